@@ -1,0 +1,21 @@
+#include "engine/base/dtype.h"
+
+static const struct {
+    const char *name;
+    int bits;
+} TYPES[DT_COUNT] = {
+    [DT_F32] = { "F32", 32 }, [DT_BF16] = { "BF16", 16 }, [DT_F16] = { "F16", 16 },
+    [DT_I32] = { "I32", 32 }, [DT_U8] = { "U8", 8 },      [DT_MXFP4] = { "MXFP4", 4 },
+};
+
+const char *dtype_name(dtype t) { return TYPES[t].name; }
+
+int dtype_bits(dtype t) { return TYPES[t].bits; }
+
+float f32_of_f16(uint16_t h) {
+    uint32_t sign = (uint32_t)(h & 0x8000) << 16, exp = h >> 10 & 31, man = h & 0x3FF;
+    if (exp == 31) return f32_of_bits(sign | 0x7F800000u | man << 13);
+    if (exp) return f32_of_bits(sign | (exp + 112) << 23 | man << 13);
+    float tiny = (float)man * 0x1p-24f; /* subnormal half: exact in FP32 */
+    return sign ? -tiny : tiny;
+}

@@ -1,0 +1,89 @@
+/* kernels/params.h - everything that changes between two replays of a step, in one block at a fixed address.
+ *
+ * `in` is written by the host before a replay. `st` belongs to the ops and lives where they run. `out` is what the host
+ * reads after the replay; seq is stored last. Op arguments hold addresses into this block, never copies of its values. */
+#ifndef KERNELS_PARAMS_H
+#define KERNELS_PARAMS_H
+#include <stdint.h>
+
+enum {
+    NODES_MAX = 32,    /* rows of the widest verify pass, anchor included */
+    DEPTH_MAX = 31,    /* deepest node below the anchor */
+    PREFILL_MAX = 256, /* rows of the largest prefill chunk */
+    STAMPS = 4,        /* start, draft done, verify done, end */
+};
+
+typedef enum step_kind {
+    STEP_PREFILL, /* prompt rows, head on the last one when asked */
+    STEP_PLAIN,   /* the anchor alone */
+    STEP_ROUND,   /* draft context, draft block, verify, commit */
+    STEP_CONTEXT, /* draft context rows only: catch-up after prefill and plain stretches */
+} step_kind;
+
+/* How a token is chosen; the same for every row of every step of a request. */
+typedef struct pick_params {
+    float temperature; /* below 1e-5: greedy */
+    float top_p;       /* 1: off */
+    float min_p;       /* 0: off */
+    int32_t top_k;     /* 0: off */
+    uint64_t seed;
+} pick_params;
+
+typedef struct step_in {
+    uint32_t seq;          /* number of this replay, echoed in out */
+    int32_t base, anchor;  /* where to start; base -1: where the last step ended */
+    int32_t ctx_len;       /* with base >= 0: positions whose draft context rows are in the ring */
+    int32_t rows;          /* prefill: live rows; context: most rows to project in this replay */
+    int32_t want_head;     /* prefill: choose a token from the last live row */
+    int32_t draft_rows;    /* round: rows of the draft block, anchor included; 1: nothing is drafted */
+    int32_t nodes_max;     /* round: most proposals to verify */
+    int32_t n_proposals;   /* round: -1: the draft's; else this many tokens of `proposals`, a chain */
+    int32_t proposals[DEPTH_MAX];
+    pick_params pick;
+    int32_t tokens[PREFILL_MAX]; /* prefill */
+} step_in;
+
+/* The live rows of one part of a step. Row 0 is the anchor (or the first prompt row).
+ *
+ * The position rule: for every row each visible position has exactly one key. Positions below `base` are found at their
+ * own index; position base + d is found at index base + path[row][d]. In a chain path[row][d] == d. */
+typedef struct row_set {
+    int32_t n;
+    int32_t base;
+    int32_t chain; /* 1: row r stands at position base + r, and path and parent are not read */
+    int32_t token[PREFILL_MAX];
+    int32_t pos[PREFILL_MAX];
+    int32_t parent[NODES_MAX];               /* -1 for the anchor; parents come first */
+    uint8_t path[NODES_MAX][DEPTH_MAX + 1];  /* node on the row's path at each depth up to its own */
+} row_set;
+
+typedef struct step_state {
+    int32_t base, anchor; /* committed rows = position of the anchor; the next row 0 */
+    int32_t ctx_len;      /* positions whose context rows are in the draft's ring */
+    row_set rows;         /* rows the target sees */
+    row_set draft;        /* rows of the draft block */
+    row_set ctx;          /* positions to be projected into the draft's ring */
+    int32_t head_n, head_first;             /* rows that go through the target's head */
+    int32_t draft_head_n, draft_head_first; /* and through the draft's */
+    int32_t choice[NODES_MAX];              /* the target's choice per head row */
+    int32_t n_accepted;                     /* rows committed by the last accept, anchor included */
+    int32_t accepted[DEPTH_MAX + 1];        /* their nodes, ascending */
+    int32_t move_base;                      /* base before the last accept */
+} step_state;
+
+typedef struct step_out {
+    int32_t n, token[DEPTH_MAX + 1]; /* emitted: accepted proposals, then the target's own token */
+    int32_t base;                    /* after the step */
+    int32_t rows;                    /* rows of the target pass */
+    int32_t drafted, accepted;       /* proposals verified, and of these accepted */
+    int32_t proposal[DEPTH_MAX];     /* what was verified, by node */
+    int64_t stamp[STAMPS];
+    uint32_t seq;
+} step_out;
+
+typedef struct step_params {
+    step_in in;
+    step_state st;
+    step_out out;
+} step_params;
+#endif
