@@ -1,73 +1,161 @@
 # skiff. `make help` lists the targets; objects go to build/<variant>/.
+#   make SAN=address,undefined ...   the same with sanitizers, in a folder of its own
+#   make V=1 ...                     whole command lines
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
-MAKEFLAGS += --no-builtin-rules
+MAKEFLAGS += --no-builtin-rules --no-print-directory
 
-CC      ?= gcc
 ifeq ($(origin CC),default)
-CC      := gcc
+CC := gcc
 endif
 SAN     ?=
-VARIANT := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),release)
+V       ?= 0
 comma   := ,
+VARIANT := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),release)
 B       := build/$(VARIANT)
+prefix  ?= /usr/local
+JOBS    := $(shell nproc)
 
-WARN    := -Wall -Wextra -Werror -Wshadow -Wmissing-prototypes -Wstrict-prototypes -Wvla -Wundef -Wpointer-arith
+WARN    := -Wall -Wextra -Werror -Wshadow=local -Wmissing-prototypes -Wstrict-prototypes -Wvla -Wundef -Wpointer-arith
 # Fused operations are written, never contracted by the compiler; no fast-math anywhere.
 CFLAGS  := -std=gnu17 -D_GNU_SOURCE -O2 -g $(WARN) -fno-math-errno -ffp-contract=off -I.
 LDFLAGS :=
 LDLIBS  := -ljansson -lpcre2-8 -levent_core -levent_extra -lm -lpthread
 ifneq ($(SAN),)
-CFLAGS  += -fsanitize=$(SAN) -fno-omit-frame-pointer -DSKIFF_DEBUG=1
-ifneq ($(findstring undefined,$(SAN)),)
-CFLAGS  += -fno-sanitize-recover=undefined
-endif
+CFLAGS  += -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all -DSKIFF_DEBUG=1
 LDFLAGS += -fsanitize=$(SAN)
 endif
 
-# One source per op family, compiled once per instruction set; nothing else gets such flags.
+# Sources of kernels/simd are compiled once per instruction set; nothing else gets such flags.
 ISA_avx2       := -mavx2 -mfma
 ISA_avx512     := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma
 ISA_avx512bf16 := $(ISA_avx512) -mavx512bf16
 ISAS           := avx2 avx512 avx512bf16
 
-SRC_LIB := $(filter-out engine/cli/main.c,$(wildcard engine/base/*.c engine/load/*.c engine/text/*.c engine/core/*.c \
-           engine/server/*.c engine/server/net/*.c engine/cli/*.c kernels/*.c kernels/ref/*.c graphs/*.c target/*.c draft/*.c))
-ASM_LIB := $(wildcard engine/load/*.S)
-SIMD    := $(wildcard kernels/simd/*.c)
-OBJ_LIB := $(SRC_LIB:%.c=$(B)/%.o) $(ASM_LIB:%.S=$(B)/%.o) \
-           $(foreach i,$(ISAS),$(SIMD:kernels/simd/%.c=$(B)/kernels/simd/$(i)/%.o))
+SRC  := $(filter-out engine/cli/main.c,$(wildcard engine/base/*.c engine/load/*.c engine/text/*.c engine/core/*.c \
+        engine/server/*.c engine/server/net/*.c engine/cli/*.c kernels/*.c kernels/ref/*.c graphs/*.c target/*.c draft/*.c))
+SIMD := $(wildcard kernels/simd/*.c)
+LIB  := $(SRC:%.c=$(B)/%.o) $(B)/engine/load/demo.o $(foreach i,$(ISAS),$(SIMD:kernels/simd/%.c=$(B)/kernels/simd/$(i)/%.o))
 
-all: skiff ## build ./skiff
+DEPS_BUILD := gcc libc6-dev libevent-dev libjansson-dev libpcre2-dev
+DEPS_TEST  := libcmocka-dev python3 curl
+DEPS_LINT  := clang-format cppcheck
+
+ifeq ($(V),0)
+Q   := @
+say = @printf '  %-5s %s\n' $(1) $(2)
+else
+Q   :=
+say = @:
+endif
+
+## building
+all: deps ## build ./skiff, with the demo pair inside
+	@$(MAKE) -j$(JOBS) skiff
+.PHONY: all
+
+deps: ## install the Debian packages that the build needs, where that is allowed
+	@.ci/deps $(DEPS_BUILD)
+deps-test: deps
+	@.ci/deps $(DEPS_TEST)
+.PHONY: deps deps-test
+
+serve: deps ## build, then serve the demo pair on 127.0.0.1:8000 (the next free port if that is taken)
+	@$(MAKE) -j$(JOBS) skiff
+	@exec ./skiff serve
+.PHONY: serve
 
 skiff: $(B)/skiff
-	@cp -f $< $@
+	@ln -sf $< $@.new && mv -f $@.new $@
+.PHONY: skiff
 
 $(B)/skiff: $(B)/engine/cli/main.o $(B)/libskiff.a
-	$(CC) $(LDFLAGS) -o $@ $(B)/engine/cli/main.o $(B)/libskiff.a $(LDLIBS)
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
-$(B)/libskiff.a: $(OBJ_LIB)
+$(B)/libskiff.a: $(LIB)
+	$(call say,AR,$@)
 	@rm -f $@
-	ar rcs $@ $(OBJ_LIB)
+	$(Q)ar rcs $@ $(LIB)
 
 $(B)/%.o: %.c
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(call say,CC,$<)
+	$(Q)$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 $(B)/%.o: %.S
 	@mkdir -p $(@D)
-	$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
+	$(call say,AS,$<)
+	$(Q)$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
+
+# The assembler does not tell which files it includes.
+$(B)/engine/load/demo.o: $(wildcard target/demo/* draft/demo/*)
 
 define simd_rule
 $(B)/kernels/simd/$(1)/%.o: kernels/simd/%.c
 	@mkdir -p $$(@D)
-	$$(CC) $$(CFLAGS) -O3 $$(ISA_$(1)) -DSIMD_ISA=$(1) -DSIMD_$(1)=1 -MMD -MP -c -o $$@ $$<
+	$$(call say,CC,"$$< ($(1))")
+	$$(Q)$$(CC) $$(CFLAGS) -O3 $$(ISA_$(1)) -DSIMD_ISA=$(1) -DSIMD_$(1)=1 -MMD -MP -c -o $$@ $$<
 endef
 $(foreach i,$(ISAS),$(eval $(call simd_rule,$(i))))
 
+## tests
+UNIT   := $(patsubst %.c,$(B)/%,$(wildcard tests/unit/test_*.c))
+MODEL  := $(patsubst %.c,$(B)/%,$(wildcard tests/model/test_*.c))
+OPS    := $(if $(wildcard tests/ops/*.c),$(B)/tests/ops/test_ops)
+SCRIPT := $(B)/tests/e2e/skiff-script
+RUN    := python3 tests/run.py
+
+$(UNIT) $(MODEL): $(B)/%: $(B)/%.o $(B)/libskiff.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) $(TEST_LDFLAGS) -o $@ $< $(B)/libskiff.a $(LDLIBS) -lcmocka
+
+$(B)/tests/model/test_purity: TEST_LDFLAGS := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=mmap
+
+$(OPS): $(patsubst %.c,$(B)/%.o,$(wildcard tests/ops/*.c)) $(B)/libskiff.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
+
+# The server over a scripted engine: its objects come first, so the archive's engine stays out.
+$(SCRIPT): $(patsubst %.c,$(B)/%.o,$(wildcard tests/e2e/*.c)) $(B)/libskiff.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+LOSSLESS = $(foreach t,1 2,"lossless-$(t)-threads=./$(B)/skiff verify lossless --prompts tests/prompts.jsonl --limit 64 --predict 200 --threads $(t)")
+GOLDEN   = "golden=./$(B)/skiff verify golden tests/golden"
+E2E      = "e2e-server=python3 tests/e2e/test_server.py ./$(SCRIPT)" "e2e-demo=python3 tests/e2e/test_demo.py ./$(B)/skiff"
+LINT     = "lint=tests/lint/run.sh" "lint-selftest=tests/lint/selftest.sh"
+
+test: deps-test ## everything: unit, ops, golden, model, lossless, e2e, lint; the last line counts
+	@.ci/deps $(DEPS_LINT) || true
+	@$(MAKE) -j$(JOBS) $(B)/skiff $(UNIT) $(MODEL) $(OPS) $(SCRIPT)
+	@$(RUN) $(UNIT) $(OPS) $(MODEL) $(GOLDEN) $(LOSSLESS) $(E2E) $(LINT)
+test-unit: deps-test $(UNIT) ## tests/unit alone; T=pattern selects
+	@$(RUN) $(if $(T),$(filter $(B)/tests/unit/$(T),$(UNIT)),$(UNIT))
+test-ops: deps-test $(OPS) ## every op, case by case, against the scalar reference
+	@$(RUN) $(OPS)
+test-model: deps-test skiff $(MODEL) ## the promises on the demo pair: golden, invariance, purity, acceptance, lossless
+	@$(RUN) $(MODEL) $(GOLDEN) $(LOSSLESS)
+test-e2e: deps-test skiff $(SCRIPT) ## the server over real sockets
+	@$(RUN) $(E2E)
+lint: ## include directions, headers alone, forbidden words, clang-format, cppcheck
+	@.ci/deps $(DEPS_LINT) python3 || true
+	@$(RUN) $(LINT)
+.PHONY: test test-unit test-ops test-model test-e2e lint
+
+## measuring, formatting, installing
+bench: all ## prefill, plain and speculative decoding of the demo mix; writes perf/results
+	@mkdir -p perf/results
+	./skiff bench --prompts tests/prompts.jsonl --json perf/results/bench.json
+format: ## clang-format over all sources
+	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format -i
+install: all ## to $(prefix), below DESTDIR
+	install -D -m 755 $(B)/skiff $(DESTDIR)$(prefix)/bin/skiff
+	install -D -m 644 engine/cli/skiff.1 $(DESTDIR)$(prefix)/share/man/man1/skiff.1
 clean: ## remove build/ and ./skiff
 	rm -rf build skiff
+help: ## this list
+	@awk -F ':.*## ' '/^## /{ printf "\n%s\n", substr($$0, 4) } /^[a-z][a-z0-9-]*:.*## /{ printf "  %-12s %s\n", $$1, $$2 }' Makefile
+.PHONY: bench format install clean help
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
-
-.PHONY: all clean

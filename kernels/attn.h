@@ -1,7 +1,7 @@
 /* kernels/attn.h - keys, values, and attention by position.
  *
- * K is stored rotated at its absolute position, so nothing is ever rotated again. A row's result does not depend on where
- * its keys lie (ring slot, page, node), only on the keys in position order. */
+ * K is stored rotated at its absolute position, so nothing is ever rotated again. A row's result does not depend on
+ * where its keys lie (ring slot, page, node), only on the keys in position order. */
 #ifndef KERNELS_ATTN_H
 #define KERNELS_ATTN_H
 #include "kernels/rows.h"
@@ -31,9 +31,9 @@ typedef struct kv_store {
  *   y[i + half] = fma(x[i + half], cos[i],   x[i]        * sin[i])        half = cos.cols
  * Lanes share (row, head) pairs. */
 typedef struct qkv_store_args {
-    view qkv;     /* F32 [R][(H + 2 G) E + ...]: q heads, k heads, v heads */
-    view q;       /* BF16 [R][H E] */
-    view cos, sin; /* F32 [R][half] */
+    view qkv;                    /* F32 [R][(H + 2 G) E + ...]: q heads, k heads, v heads */
+    view q;                      /* BF16 [R][H E] */
+    view cos, sin;               /* F32 [R][half] */
     const bf16 *q_norm, *k_norm; /* [E] */
     float eps;
     int32_t heads; /* H */
@@ -68,8 +68,8 @@ typedef struct attn_args {
     const row_set *rows;
 } attn_args;
 
-/* Blocks per run for a row at position p: short contexts have one block a run, so that work can be spread; long contexts
- * have few runs, so that partial results stay small. A function of the row's own position alone. */
+/* Blocks per run for a row at position p: short contexts have one block a run, so that work can be spread; long
+ * contexts have few runs, so that partial results stay small. A function of the row's own position alone. */
 static inline int32_t attn_run(int32_t p) { return p < 4096 ? 1 : p < 32768 ? 4 : p < 262144 ? 16 : 64; }
 
 /* Moves the accepted rows of the last accept from index base + node to index base + j, K and V of every store and the

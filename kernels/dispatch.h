@@ -1,4 +1,5 @@
-/* kernels/dispatch.h - the implementations of the ops: one table per instruction set, chosen once before any op runs. */
+/* kernels/dispatch.h - the implementations of the ops: one table per instruction set, chosen once before any op runs.
+ */
 #ifndef KERNELS_DISPATCH_H
 #define KERNELS_DISPATCH_H
 #include "kernels/op.h"
@@ -26,8 +27,9 @@ enum { SPANS_MAX = 24 };
 
 const char *op_name(op_id id);
 size_t op_args_bytes(op_id id);
-void op_check(op_id id, const void *args);                      /* shapes; a wrong one is a bug: CHECK */
-int op_spans(op_id id, const void *args, span out[SPANS_MAX]);  /* memory that is read or written; weights are left out */
-size_t op_lane_scratch(op_id id, const void *args, int lanes);  /* bytes each lane needs */
-int64_t op_weight_bytes(op_id id, const void *args);            /* weights read by one run; experts: all of them */
+void op_check(op_id id, const void *args); /* shapes; a wrong one is a bug: CHECK */
+int op_spans(op_id id, const void *args,
+             span out[SPANS_MAX]); /* memory that is read or written; weights are left out */
+size_t op_lane_scratch(op_id id, const void *args, int lanes); /* bytes each lane needs */
+int64_t op_weight_bytes(op_id id, const void *args);           /* weights read by one run; experts: all of them */
 #endif

@@ -1,13 +1,14 @@
-/* kernels/fmath.h - the canonical arithmetic: one definition of every elementary operation, with its order of additions.
+/* kernels/fmath.h - the canonical arithmetic: one definition of every elementary operation, with its order of
+ * additions.
  *
  * Every backend of the CPU gives exactly these bits. Functions here are the scalar definition; kernels/simd/vec.h has
  * the same operations, in the same order, on vectors. Fused operations are written as fmaf; the compiler contracts
  * nothing (-ffp-contract=off). Lanes run with flush-to-zero and denormals-are-zero (kernels/pool.c), because the BF16
  * dot instruction has them always.
  *
- * The canonical dot is what one VDPBF16PS does per block of 32 columns: accumulator j first takes the product of columns
- * 2j + 1, then of columns 2j, both fused. Checked against the instruction on AMD family 25 and 26 processors; the op
- * parity tests check it wherever they run. */
+ * The canonical dot is what one VDPBF16PS does per block of 32 columns: accumulator j first takes the product of
+ * columns 2j + 1, then of columns 2j, both fused. Checked against the instruction on AMD family 25 and 26 processors;
+ * the op parity tests check it wherever they run. */
 #ifndef KERNELS_FMATH_H
 #define KERNELS_FMATH_H
 #include <math.h>
@@ -27,9 +28,9 @@ static inline float fm_dot(const bf16 *a, const bf16 *b, int32_t k) {
     float acc[16] = { 0 };
     for (int32_t at = 0; at < k; at += 32) {
         for (int j = 0; j < 16; j++) {
-            int32_t odd = at + 2 * j + 1, even = at + 2 * j;
-            if (odd < k) acc[j] = fmaf(f32_of_bf16(a[odd]), f32_of_bf16(b[odd]), acc[j]);
-            if (even < k) acc[j] = fmaf(f32_of_bf16(a[even]), f32_of_bf16(b[even]), acc[j]);
+            int32_t even = at + 2 * j, odd = even + 1;
+            acc[j] = fmaf(odd < k ? f32_of_bf16(a[odd]) : 0.0f, odd < k ? f32_of_bf16(b[odd]) : 0.0f, acc[j]);
+            acc[j] = fmaf(even < k ? f32_of_bf16(a[even]) : 0.0f, even < k ? f32_of_bf16(b[even]) : 0.0f, acc[j]);
         }
     }
     return fm_tree16(acc);

@@ -1,8 +1,6 @@
-/* kernels/kv_map.h - the arithmetic of KV: where a row lies and who may see it. Touches no memory of keys; compiled from
- * one text for host and device. The words pos, index and slot are three different things:
- *   pos    place of a token in the sequence
- *   index  pos for committed rows, base + node for rows that are not committed
- *   slot   place in memory */
+/* kernels/kv_map.h - the arithmetic of KV: where a row lies and who may see it. Touches no memory of keys; compiled
+ * from one text for host and device. The words pos, index and slot are three different things: pos    place of a token
+ * in the sequence index  pos for committed rows, base + node for rows that are not committed slot   place in memory */
 #ifndef KERNELS_KV_MAP_H
 #define KERNELS_KV_MAP_H
 #include <stdbool.h>
@@ -34,8 +32,9 @@ static inline int32_t kv_contiguous(const kv_store *s, int32_t index, int32_t ba
     return s->kind == KV_RING ? s->slots - index % s->slots : s->slots - (index - base);
 }
 
-/* Slots a ring needs so that a step may write `rows` rows from base on while row 0 still sees its whole window; rounded up
- * to 64. A ring of exactly the window would let rejected rows overwrite keys that the committed prefix still needs. */
+/* Slots a ring needs so that a step may write `rows` rows from base on while row 0 still sees its whole window; rounded
+ * up to 64. A ring of exactly the window would let rejected rows overwrite keys that the committed prefix still needs.
+ */
 static inline int32_t kv_ring_slots(int32_t window, int32_t rows) { return (window + rows - 1 + 63) / 64 * 64; }
 
 /* May decoding go on at length len, when indices below high have been written into the ring? */

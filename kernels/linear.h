@@ -10,8 +10,8 @@
 #include "kernels/rows.h"
 
 /* A matrix [n][k], k contiguous, in the layout of the file.
- * BF16: n * k values. MXFP4: k / 2 bytes a row, column 2j in the low and 2j + 1 in the high nibble of byte j; `scale` has
- * k / 32 E8M0 bytes a row. No alignment is assumed. n 0: absent. */
+ * BF16: n * k values. MXFP4: k / 2 bytes a row, column 2j in the low and 2j + 1 in the high nibble of byte j; `scale`
+ * has k / 32 E8M0 bytes a row. No alignment is assumed. n 0: absent. */
 typedef struct weight {
     const void *data;
     const uint8_t *scale; /* MXFP4 only */
@@ -25,8 +25,8 @@ enum { LINEAR_PARTS = 4 };
 
 /* Several matrices that read the same input give neighbouring column ranges of y. */
 typedef struct linear_args {
-    view x; /* BF16 [R][K]; F32 with a norm */
-    view y; /* F32 [R][sum of n] */
+    view x;   /* BF16 [R][K]; F32 with a norm */
+    view y;   /* F32 [R][sum of n] */
     view add; /* F32, same shape as y; data NULL: none */
     weight part[LINEAR_PARTS];
     const bf16 *norm; /* [K], NULL: x is used as it is */

@@ -3,9 +3,9 @@
 #define KERNELS_MOE_H
 #include "kernels/linear.h"
 
-/* Per live row: xn = RMSNorm(x) to BF16; r = canonical dot with each router row; with softcap c > 0: r = c * fm_tanh(r / c);
- * score = fm_sigmoid(r). Selected: the k largest of score + bias, falling; ties: lower expert first.
- * weight = score / (sum of the selected scores, added in that order), or the score itself without `normalize`. */
+/* Per live row: xn = RMSNorm(x) to BF16; r = canonical dot with each router row; with softcap c > 0: r = c * fm_tanh(r
+ * / c); score = fm_sigmoid(r). Selected: the k largest of score + bias, falling; ties: lower expert first. weight =
+ * score / (sum of the selected scores, added in that order), or the score itself without `normalize`. */
 typedef struct route_args {
     view x; /* F32 [R][D] */
     const bf16 *norm;
@@ -21,8 +21,8 @@ typedef struct route_args {
 } route_args;
 
 /* h[r * (k + 1) + i] = bf16( silu(gate_e xn) * (up_e xn) ) for the i-th selected expert e of row r, i < k;
- * i = k is the shared expert (absent when shared_gate.n is 0). Row slots have the stride of h; a row uses its expert's width.
- * Every lane takes the same share of each expert's columns. */
+ * i = k is the shared expert (absent when shared_gate.n is 0). Row slots have the stride of h; a row uses its expert's
+ * width. Every lane takes the same share of each expert's columns. */
 typedef struct moe_up_args {
     view x; /* F32 [R][D] */
     const bf16 *norm;

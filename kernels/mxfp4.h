@@ -1,5 +1,5 @@
-/* kernels/mxfp4.h - MXFP4 (OCP Microscaling 1.0): E2M1 codes in groups of 32 along the input columns, with one E8M0 scale.
- * value = E2M1(code) * 2^(scale - 127). A scale byte of 0xFF is NaN; the loader refuses it. */
+/* kernels/mxfp4.h - MXFP4 (OCP Microscaling 1.0): E2M1 codes in groups of 32 along the input columns, with one E8M0
+ * scale. value = E2M1(code) * 2^(scale - 127). A scale byte of 0xFF is NaN; the loader refuses it. */
 #ifndef KERNELS_MXFP4_H
 #define KERNELS_MXFP4_H
 #include <math.h>
@@ -14,7 +14,9 @@ static inline float mxfp4_code_value(unsigned code) {
 }
 
 /* Exact: at most two significant bits. Subnormal below scale 2; infinite from scale 253 on for the largest codes. */
-static inline float mxfp4_value(unsigned code, uint8_t scale) { return ldexpf(mxfp4_code_value(code), (int)scale - 127); }
+static inline float mxfp4_value(unsigned code, uint8_t scale) {
+    return ldexpf(mxfp4_code_value(code), (int)scale - 127);
+}
 
 /* Code of column c in a packed row. */
 static inline unsigned mxfp4_code(const uint8_t *row, int64_t c) { return row[c / 2] >> (c & 1 ? 4 : 0) & 15; }

@@ -20,16 +20,24 @@ static inline void philox4x32_10(const uint32_t counter[4], const uint32_t key[2
     out[0] = c0, out[1] = c1, out[2] = c2, out[3] = c3;
 }
 
-static inline uint32_t noise_word(uint64_t seed, int64_t position, int32_t token) {
+/* The words of tokens token & ~3 to token | 3. */
+static inline void noise_block(uint64_t seed, int64_t position, int32_t token, uint32_t word[4]) {
     uint32_t counter[4] = { (uint32_t)token >> 2, (uint32_t)position, (uint32_t)((uint64_t)position >> 32), 0 };
-    uint32_t key[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) }, out[4];
-    philox4x32_10(counter, key, out);
-    return out[token & 3];
+    uint32_t key[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
+    philox4x32_10(counter, key, word);
+}
+
+static inline uint32_t noise_word(uint64_t seed, int64_t position, int32_t token) {
+    uint32_t word[4];
+    noise_block(seed, position, token, word);
+    return word[token & 3];
 }
 
 static inline float noise_uniform(uint32_t word) { return ((float)(word >> 9) + 0.5f) * 0x1p-23f; }
 
+static inline float noise_of_word(uint32_t word) { return (float)-fm_log_d(-fm_log_d((double)noise_uniform(word))); }
+
 static inline float noise_gumbel(uint64_t seed, int64_t position, int32_t token) {
-    return (float)-fm_log_d(-fm_log_d((double)noise_uniform(noise_word(seed, position, token))));
+    return noise_of_word(noise_word(seed, position, token));
 }
 #endif

@@ -1,8 +1,9 @@
 /* kernels/op.h - the language in which target and draft describe a step.
  *
- * Forward code calls op_<name>(sink, &(<name>_args){...}). A sink runs the op now (eager) or records it (plan). Arguments
- * hold addresses and bucket constants only: whatever changes between two replays is read through the parameter block
- * (kernels/params.h) while the op runs. Shapes are checked when an op is put, never when it is replayed.
+ * Forward code calls op_<name>(sink, &(<name>_args){...}). A sink runs the op now (eager) or records it (plan).
+ * Arguments hold addresses and bucket constants only: whatever changes between two replays is read through the
+ * parameter block (kernels/params.h) while the op runs. Shapes are checked when an op is put, never when it is
+ * replayed.
  *
  * Letters used for shapes: R rows, D hidden, H query heads, G kv heads, E head size, W window, X experts, F expert
  * width, V vocabulary, K length of a dot.

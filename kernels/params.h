@@ -1,7 +1,8 @@
 /* kernels/params.h - everything that changes between two replays of a step, in one block at a fixed address.
  *
  * `in` is written by the host before a replay. `st` belongs to the ops and lives where they run. `out` is what the host
- * reads after the replay; seq is stored last. Op arguments hold addresses into this block, never copies of its values. */
+ * reads after the replay; seq is stored last. Op arguments hold addresses into this block, never copies of its values.
+ */
 #ifndef KERNELS_PARAMS_H
 #define KERNELS_PARAMS_H
 #include <stdint.h>
@@ -30,14 +31,14 @@ typedef struct pick_params {
 } pick_params;
 
 typedef struct step_in {
-    uint32_t seq;          /* number of this replay, echoed in out */
-    int32_t base, anchor;  /* where to start; base -1: where the last step ended */
-    int32_t ctx_len;       /* with base >= 0: positions whose draft context rows are in the ring */
-    int32_t rows;          /* prefill: live rows; context: most rows to project in this replay */
-    int32_t want_head;     /* prefill: choose a token from the last live row */
-    int32_t draft_rows;    /* round: rows of the draft block, anchor included; 1: nothing is drafted */
-    int32_t nodes_max;     /* round: most proposals to verify */
-    int32_t n_proposals;   /* round: -1: the draft's; else this many tokens of `proposals`, a chain */
+    uint32_t seq;         /* number of this replay, echoed in out */
+    int32_t base, anchor; /* where to start; base -1: where the last step ended */
+    int32_t ctx_len;      /* with base >= 0: positions whose draft context rows are in the ring */
+    int32_t rows;         /* prefill: live rows; context: most rows to project in this replay */
+    int32_t want_head;    /* prefill: choose a token from the last live row */
+    int32_t draft_rows;   /* round: rows of the draft block, anchor included; 1: nothing is drafted */
+    int32_t nodes_max;    /* round: most proposals to verify */
+    int32_t n_proposals;  /* round: -1: the draft's; else this many tokens of `proposals`, a chain */
     int32_t proposals[DEPTH_MAX];
     pick_params pick;
     int32_t tokens[PREFILL_MAX]; /* prefill */
@@ -53,16 +54,16 @@ typedef struct row_set {
     int32_t chain; /* 1: row r stands at position base + r, and path and parent are not read */
     int32_t token[PREFILL_MAX];
     int32_t pos[PREFILL_MAX];
-    int32_t parent[NODES_MAX];               /* -1 for the anchor; parents come first */
-    uint8_t path[NODES_MAX][DEPTH_MAX + 1];  /* node on the row's path at each depth up to its own */
+    int32_t parent[NODES_MAX];              /* -1 for the anchor; parents come first */
+    uint8_t path[NODES_MAX][DEPTH_MAX + 1]; /* node on the row's path at each depth up to its own */
 } row_set;
 
 typedef struct step_state {
-    int32_t base, anchor; /* committed rows = position of the anchor; the next row 0 */
-    int32_t ctx_len;      /* positions whose context rows are in the draft's ring */
-    row_set rows;         /* rows the target sees */
-    row_set draft;        /* rows of the draft block */
-    row_set ctx;          /* positions to be projected into the draft's ring */
+    int32_t base, anchor;                   /* committed rows = position of the anchor; the next row 0 */
+    int32_t ctx_len;                        /* positions whose context rows are in the draft's ring */
+    row_set rows;                           /* rows the target sees */
+    row_set draft;                          /* rows of the draft block */
+    row_set ctx;                            /* positions to be projected into the draft's ring */
     int32_t head_n, head_first;             /* rows that go through the target's head */
     int32_t draft_head_n, draft_head_first; /* and through the draft's */
     int32_t choice[NODES_MAX];              /* the target's choice per head row */

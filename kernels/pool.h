@@ -31,7 +31,8 @@ void pool_run(pool *p, void (*fn)(void *arg, const lane *ln), void *arg);
 /* All lanes of a run meet here; what was written before is visible after. */
 void pool_barrier(const lane *ln);
 
-/* The share of lane ln of `total` items in units of `unit`: [*from, *to). Depends on total, unit and the lane count alone. */
+/* The share of lane ln of `total` items in units of `unit`: [*from, *to). Depends on total, unit and the lane count
+ * alone. */
 static inline void lane_share(const lane *ln, int64_t total, int64_t unit, int64_t *from, int64_t *to) {
     int64_t units = (total + unit - 1) / unit;
     int64_t a = units * ln->id / ln->n * unit, b = units * (ln->id + 1) / ln->n * unit;

@@ -43,8 +43,8 @@ typedef struct embed_args {
     const row_set *rows;
 } embed_args;
 
-/* angle = (float)pos[r] * inv_freq[i], one FP32 product; cosine and sine of it evaluated in double, rounded to FP32, then
- * one FP32 product with `factor`. Source: YaRN as transformers computes it. */
+/* angle = (float)pos[r] * inv_freq[i], one FP32 product; cosine and sine of it evaluated in double, rounded to FP32,
+ * then one FP32 product with `factor`. Source: YaRN as transformers computes it. */
 typedef struct rope_args {
     const float *inv_freq; /* [cols] */
     float factor;          /* attention factor; 1 for plain rotation */
@@ -62,7 +62,8 @@ typedef struct norm_args {
 } norm_args;
 
 /* Candidates of draft rows: the k largest logits of each row, falling, ties by smaller id; logp = (logit - max) -
- * fm_log_d(sum), each exponential by fm_exp, their sum in sixteen accumulators by id mod 16 and the tree of fmath.h. */
+ * (float)fm_log_d(sum), each exponential by fm_exp, the sum in sixteen accumulators by id mod 16 and the tree of
+ * fmath.h. */
 typedef struct topk_args {
     view logits; /* F32 [R][V] */
     view id;     /* I32 [R][k] */

@@ -24,8 +24,8 @@ typedef struct tap_norm_args {
     const row_set *rows;
 } tap_norm_args;
 
-/* Context rows of one draft layer at positions pos[r]: k heads through RMSNorm and rotation (as in qkv_store), v as it is,
- * both to BF16, to index pos[r] of the ring. */
+/* Context rows of one draft layer at positions pos[r]: k heads through RMSNorm and rotation (as in qkv_store), v as it
+ * is, both to BF16, to index pos[r] of the ring. */
 typedef struct ctx_store_args {
     view kv; /* F32 [R][2 G E]: k heads, v heads */
     view cos, sin;

@@ -1,5 +1,5 @@
-/* target/weights.h - the tensors of a Laguna checkpoint, bound to typed places. Weights stay mapped in the layout of the
- * file; only F16 and F32 matrices are converted to BF16, and small vectors that ops want in FP32. */
+/* target/weights.h - the tensors of a Laguna checkpoint, bound to typed places. Weights stay mapped in the layout of
+ * the file; only F16 and F32 matrices are converted to BF16, and small vectors that ops want in FP32. */
 #ifndef TARGET_WEIGHTS_H
 #define TARGET_WEIGHTS_H
 #include "engine/load/model_dir.h"
@@ -11,7 +11,7 @@ typedef struct target_layer_weights {
     weight q, k, v, g, o;
     weight gate, up, down; /* dense MLP, or the shared expert (n 0: none) */
     weight router;
-    const float *router_bias;               /* [X] */
+    const float *router_bias;                      /* [X] */
     weight *expert_gate, *expert_up, *expert_down; /* X each */
 } target_layer_weights;
 
@@ -20,13 +20,14 @@ typedef struct target_weights {
     const bf16 *final_norm;
     target_layer_weights *layer;
     int64_t parameters;
-    int64_t bytes; /* of tensors in the file */
+    int64_t bytes;     /* of tensors in the file */
     struct arena *mem; /* owns the arrays and the converted copies */
 } target_weights;
 
-/* Binds every tensor by name, aliases included; lists every missing, extra, wrong-shaped or wrong-typed one in one ERR_MODEL.
- * Scale bytes are scanned: 0xFF is refused by name, 0 and 1 with non-zero codes are reported on the log.
- * progress (may be NULL) is told the share of the scan that is done. */
+/* Binds every tensor by name, aliases included; lists every missing, extra, wrong-shaped or wrong-typed one in one
+ * ERR_MODEL. Scale bytes are scanned: 0xFF, and codes beyond FP32 at 253 and 254, are refused by name; codes that are
+ * subnormal at 0 and 1, and so count as zero, are reported on the log. progress (may be NULL) is told the share of the
+ * scan that is done. */
 status target_weights_bind(target_weights *out, const model_dir *dir, const target_config *c,
                            void (*progress)(void *arg, float fraction), void *arg, err *e);
 void target_weights_deinit(target_weights *w);

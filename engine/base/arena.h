@@ -1,5 +1,6 @@
 /* engine/base/arena.h - a bump allocator: many small things that die together, one per request or parse.
- * Allocation dies on failure. Memory is zeroed and 16-byte aligned. Not thread safe; may be handed from thread to thread. */
+ * Allocation dies on failure. Memory is zeroed and 16-byte aligned. Not thread safe; may be handed from thread to
+ * thread. */
 #ifndef ENGINE_BASE_ARENA_H
 #define ENGINE_BASE_ARENA_H
 #include <stddef.h>
@@ -10,6 +11,6 @@ typedef struct arena arena;
 arena *arena_new(void);
 void arena_free(arena *a); /* NULL is fine */
 void *arena_alloc(arena *a, size_t bytes);
-str arena_str(arena *a, str s);          /* a copy, with a NUL behind it that does not count */
-size_t arena_bytes(const arena *a);      /* held from the system */
+str arena_str(arena *a, str s);     /* a copy, with a NUL behind it that does not count */
+size_t arena_bytes(const arena *a); /* held from the system */
 #endif

@@ -61,13 +61,17 @@ void buf_json_str(buf *b, str s) {
         unsigned char c = (unsigned char)s.p[i];
         if (c >= 0x20 && c != '"' && c != '\\' && c < 0x80) {
             size_t j = i + 1;
-            while (j < s.n && (unsigned char)s.p[j] >= 0x20 && s.p[j] != '"' && s.p[j] != '\\' && (unsigned char)s.p[j] < 0x80) j++;
+            while (j < s.n && (unsigned char)s.p[j] >= 0x20 && s.p[j] != '"' && s.p[j] != '\\' &&
+                   (unsigned char)s.p[j] < 0x80)
+                j++;
             buf_put(b, s.p + i, j - i);
             i = j;
         } else if (c >= 0x80) {
             size_t n = utf8_char(str_from(s, i));
-            if (n) buf_put(b, s.p + i, n);
-            else buf_put(b, "\xEF\xBF\xBD", 3);
+            if (n)
+                buf_put(b, s.p + i, n);
+            else
+                buf_put(b, "\xEF\xBF\xBD", 3);
             i += n ? n : 1;
         } else {
             switch (c) {

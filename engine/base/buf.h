@@ -1,5 +1,5 @@
-/* engine/base/buf.h - growable bytes. A zeroed buf is empty and ready; buf_free makes it so again. Growth dies on failure.
- * `data` is not NUL-terminated unless buf_cstr was the last call. */
+/* engine/base/buf.h - growable bytes. A zeroed buf is empty and ready; buf_free makes it so again. Growth dies on
+ * failure. `data` is not NUL-terminated unless buf_cstr was the last call. */
 #ifndef ENGINE_BASE_BUF_H
 #define ENGINE_BASE_BUF_H
 #include <stddef.h>

@@ -1,8 +1,8 @@
 /* engine/base/status.h - how functions fail.
  *
- * A function that can fail on data or resources returns a `status`; OK is 0. Its last parameter is an `err *` that takes
- * the message for a person: what was wrong, where, what was expected and found. Outputs are written on success only.
- * `e` may be NULL when the caller wants the code alone. A broken invariant is a bug, not a status: CHECK ends the
+ * A function that can fail on data or resources returns a `status`; OK is 0. Its last parameter is an `err *` that
+ * takes the message for a person: what was wrong, where, what was expected and found. Outputs are written on success
+ * only. `e` may be NULL when the caller wants the code alone. A broken invariant is a bug, not a status: CHECK ends the
  * process, in every build. */
 #ifndef ENGINE_BASE_STATUS_H
 #define ENGINE_BASE_STATUS_H
@@ -35,7 +35,8 @@ status err_set(err *e, status code, const char *fmt, ...) __attribute__((format(
 /* Puts "<context>: " in front of the message that is there; returns the code that is there. */
 status err_wrap(err *e, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
 
-/* Exit code of the process for a status: 0 fine, 1 fault, 2 usage, 3 model or config, 4 memory or device, 5 bind. */
+/* Exit code of the process for a status: 0 fine, 1 a fault or input that cannot be used (a model, a prompt), 2 usage,
+ * 4 memory or device, 5 cannot bind. */
 int status_exit_code(status s);
 
 #define TRY(expr)                                                                                                      \

@@ -1,4 +1,5 @@
-/* engine/base/str.h - a borrowed run of bytes. Not NUL-terminated; the owner is whoever the contract of the holder names. */
+/* engine/base/str.h - a borrowed run of bytes. Not NUL-terminated; the owner is whoever the contract of the holder
+ * names. */
 #ifndef ENGINE_BASE_STR_H
 #define ENGINE_BASE_STR_H
 #include <stdbool.h>
@@ -16,6 +17,8 @@ typedef struct str {
 static inline str str_of(const char *z) { return (str){ z, z ? strlen(z) : 0 }; }
 static inline bool str_eq(str a, str b) { return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0); }
 static inline bool str_starts(str s, str head) { return s.n >= head.n && memcmp(s.p, head.p, head.n) == 0; }
-static inline bool str_ends(str s, str tail) { return s.n >= tail.n && memcmp(s.p + s.n - tail.n, tail.p, tail.n) == 0; }
+static inline bool str_ends(str s, str tail) {
+    return s.n >= tail.n && memcmp(s.p + s.n - tail.n, tail.p, tail.n) == 0;
+}
 static inline str str_from(str s, size_t at) { return (str){ s.p + at, s.n - at }; }
 #endif

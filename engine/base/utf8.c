@@ -44,7 +44,9 @@ size_t utf8_decode(str s, uint32_t *cp) {
     case 1: *cp = p[0]; break;
     case 2: *cp = (uint32_t)(p[0] & 31) << 6 | (p[1] & 63); break;
     case 3: *cp = (uint32_t)(p[0] & 15) << 12 | (uint32_t)(p[1] & 63) << 6 | (p[2] & 63); break;
-    case 4: *cp = (uint32_t)(p[0] & 7) << 18 | (uint32_t)(p[1] & 63) << 12 | (uint32_t)(p[2] & 63) << 6 | (p[3] & 63); break;
+    case 4:
+        *cp = (uint32_t)(p[0] & 7) << 18 | (uint32_t)(p[1] & 63) << 12 | (uint32_t)(p[2] & 63) << 6 | (p[3] & 63);
+        break;
     default: break;
     }
     return n;

@@ -1,0 +1,256 @@
+/* skiff bench: prefill, plain decoding and fixed-width speculation on the same tokens, in interleaved pairs. */
+#include "engine/cli/cmd.h"
+#include "engine/cli/model_opts.h"
+#include "engine/cli/progress.h"
+#include "engine/cli/prompts.h"
+#include "engine/base/clock.h"
+#include "engine/base/file.h"
+#include "engine/base/mem.h"
+#include "engine/core/bytes.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+typedef struct bench_opts {
+    model_opts m;
+    const char *prompts, *json;
+    int64_t limit, tokens, repeat;
+} bench_opts;
+
+static const opt LIST[] = {
+    { "prompts", .value = "FILE", OPT_TEXT_AT(bench_opts, prompts),
+      .help = "prompts with classes, one JSON object a line; without it a few of our own" },
+    { "limit", .preset = "60", OPT_INT_AT(bench_opts, limit, 1, 1000000),
+      .help = "how many prompts of the file, spread evenly over it" },
+    { "predict", .brief = "n", .preset = "100", OPT_INT_AT(bench_opts, tokens, 2, 1000000),
+      .help = "tokens per answer" },
+    { "repeat", .preset = "3", OPT_INT_AT(bench_opts, repeat, 1, 1000), .help = "pairs per prompt" },
+    { "json", .value = "FILE", OPT_TEXT_AT(bench_opts, json), .help = "also write the results to this file" },
+    SPEC_OPT_ROW(bench_opts, m),
+    MODEL_OPT_ROWS(bench_opts, m),
+};
+
+static const opts OPTS = {
+    .command = "skiff bench",
+    .about = "Decodes each prompt greedily, plainly and speculatively in turn, with equal tokens, and reports the "
+             "ratio of the "
+             "two times (above 1: speculation is faster) by class of prompt. Compare ratios, not milliseconds: "
+             "machines differ.",
+    .list = LIST,
+    .n = sizeof LIST / sizeof *LIST,
+    .bytes = sizeof(bench_opts),
+};
+
+typedef struct samples {
+    double *at;
+    size_t n, cap;
+} samples;
+
+static void samples_add(samples *s, double v) {
+    if (s->n == s->cap) {
+        s->cap = 2 * s->cap + 32;
+        s->at = xrealloc(s->at, s->cap * sizeof *s->at);
+    }
+    s->at[s->n++] = v;
+}
+
+static int rising(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+static void samples_sort(samples *s) {
+    if (s->n) qsort(s->at, s->n, sizeof *s->at, rising);
+}
+
+static double at_share(const samples *s, double share) {
+    return s->n ? s->at[(size_t)((double)(s->n - 1) * share)] : 0.0;
+}
+
+/* One class of prompts. Times are ms per token, ratios plain / speculative. */
+typedef struct class_result {
+    char name[24];
+    samples plain, spec, ratio;
+    int64_t rounds, emitted, draft_ns, verify_ns, rest_ns;
+} class_result;
+
+typedef struct results {
+    class_result *class;
+    size_t n;
+    samples prefill; /* ms for PREFILL_TOKENS */
+    int32_t prefill_tokens;
+} results;
+
+enum { PREFILL_TOKENS = 512 };
+
+static class_result *class_of(results *r, const char *name) {
+    for (size_t i = 0; i < r->n; i++)
+        if (strcmp(r->class[i].name, name) == 0) return &r->class[i];
+    r->class = xrealloc(r->class, (r->n + 1) * sizeof *r->class);
+    class_result *c = &r->class[r->n++];
+    *c = (class_result){ 0 };
+    snprintf(c->name, sizeof c->name, "%s", name);
+    return c;
+}
+
+static const pick_params GREEDY = { .top_p = 1.0f };
+
+/* ns for n tokens behind the prompt, prefill outside the clock; fills c's counts when it is a speculative run. */
+static int64_t decode(pair *p, const prompt *q, int32_t k, int32_t n, int32_t *out, class_result *c) {
+    out[0] = steps_prompt(p->steps, &GREEDY, q->ids.ids, q->ids.n)->token[0];
+    if (k) steps_catch_up(p->steps);
+    int64_t start = clock_ns(), mark = start;
+    for (int32_t have = 1; have < n;) {
+        int32_t width = n - have - 1 < k ? n - have - 1 : k;
+        const step_out *o = width > 0 ? steps_round(p->steps, width) : steps_plain(p->steps);
+        for (int32_t i = 0; i < o->n; i++) out[have++] = o->token[i];
+        if (!c || width <= 0) continue;
+        int64_t now = clock_ns(), draft_ns = o->stamp[1] - o->stamp[0], verify_ns = o->stamp[2] - o->stamp[1];
+        c->rounds++;
+        c->emitted += o->n;
+        c->draft_ns += draft_ns;
+        c->verify_ns += verify_ns;
+        c->rest_ns += now - mark - draft_ns - verify_ns;
+        mark = now;
+    }
+    return clock_ns() - start;
+}
+
+static status run_pairs(pair *p, const prompt_set *ps, const bench_opts *o, int32_t k, results *r, err *e) {
+    int32_t *plain = xalloc((size_t)(o->tokens + NODES_MAX) * sizeof *plain),
+            *spec = xalloc((size_t)(o->tokens + NODES_MAX) * sizeof *spec);
+    status s = OK;
+    for (int64_t rep = -1; rep < o->repeat && s == OK; rep++) { /* -1 warms up */
+        for (size_t i = 0; i < ps->n && s == OK; i++) {
+            const prompt *q = &ps->at[i];
+            int32_t room = p->ctx - (int32_t)q->ids.n, n = o->tokens < room ? (int32_t)o->tokens : room;
+            if (n < 2 || (rep < 0 && i > 3)) continue;
+            progress_show("measuring", (float)((double)(rep + 1) * (double)ps->n + (double)i) /
+                                           (float)((double)(o->repeat + 1) * (double)ps->n));
+            class_result *c = class_of(r, q->class), spare = { 0 };
+            bool spec_first = (rep + (int64_t)i) & 1;
+            int64_t t[2];
+            for (int turn = 0; turn < 2; turn++) {
+                bool is_spec = (turn == 0) == spec_first;
+                t[is_spec] =
+                    decode(p, q, is_spec ? k : 0, n, is_spec ? spec : plain, is_spec ? (rep < 0 ? &spare : c) : NULL);
+            }
+            for (int32_t j = 0; j < n && s == OK; j++)
+                if (plain[j] != spec[j])
+                    s = err_set(e, ERR_FAULT, "prompt %zu: token %d is %d plainly and %d speculatively", i, j, plain[j],
+                                spec[j]);
+            if (rep < 0) continue;
+            samples_add(&c->plain, (double)t[0] * 1e-6 / (n - 1));
+            samples_add(&c->spec, (double)t[1] * 1e-6 / (n - 1));
+            samples_add(&c->ratio, (double)t[0] / (double)t[1]);
+        }
+    }
+    progress_clear();
+    free(plain);
+    free(spec);
+    return s;
+}
+
+static void run_prefill(pair *p, const prompt_set *ps, const bench_opts *o, results *r) {
+    int32_t ids[PREFILL_TOKENS], n = p->ctx - 1 < PREFILL_TOKENS ? p->ctx - 1 : PREFILL_TOKENS;
+    size_t q = 0, at = 0;
+    for (int32_t i = 0; i < n; i++) { /* the prompts one behind the other: real text */
+        while (at >= ps->at[q].ids.n) q = (q + 1) % ps->n, at = 0;
+        ids[i] = ps->at[q].ids.ids[at++];
+    }
+    r->prefill_tokens = n;
+    for (int64_t i = 0; i < 4 * o->repeat + 1; i++) {
+        int64_t start = clock_ns();
+        steps_prompt(p->steps, &GREEDY, ids, (size_t)n);
+        if (i) samples_add(&r->prefill, (double)(clock_ns() - start) * 1e-6);
+    }
+}
+
+static double per_round(int64_t ns, int64_t rounds) { return rounds ? (double)ns * 1e-6 / (double)rounds : 0.0; }
+
+static void print_table(const pair *p, const results *r, int32_t k) {
+    printf("%s, %d thread%s; %d proposals per round; ms, median (least)\n", isa_name(p->isa), p->lanes,
+           p->lanes == 1 ? "" : "s", k);
+    printf("prefill of %d tokens: %.2f (%.2f), %.0f tokens/s at the median\n", r->prefill_tokens,
+           at_share(&r->prefill, 0.5), at_share(&r->prefill, 0.0),
+           r->prefill_tokens * 1000.0 / at_share(&r->prefill, 0.5));
+    printf("%-12s %6s %18s %18s %20s %9s %8s %8s %8s\n", "class", "pairs", "plain ms/token", "spec ms/token",
+           "plain/spec (least)", "tok/round", "draft", "verify", "rest");
+    for (size_t i = 0; i < r->n; i++) {
+        const class_result *c = &r->class[i];
+        printf("%-12s %6zu %9.4f (%.4f) %9.4f (%.4f) %12.3f (%.3f) %9.2f %8.4f %8.4f %8.4f\n", c->name, c->ratio.n,
+               at_share(&c->plain, 0.5), at_share(&c->plain, 0.0), at_share(&c->spec, 0.5), at_share(&c->spec, 0.0),
+               at_share(&c->ratio, 0.5), at_share(&c->ratio, 0.0),
+               c->rounds ? (double)c->emitted / (double)c->rounds : 0.0, per_round(c->draft_ns, c->rounds),
+               per_round(c->verify_ns, c->rounds), per_round(c->rest_ns, c->rounds));
+    }
+}
+
+static status write_json(const pair *p, const results *r, int32_t k, const char *path, err *e) {
+    buf b = { 0 };
+    pass_bytes plain = bytes_target_pass(&p->target.cfg, &p->target.w, p->target.cfg.experts_per_token, 256);
+    buf_printf(&b,
+               "{\"isa\":\"%s\",\"threads\":%d,\"proposals\":%d,\"plain_step_bytes_at_256\":%lld,\n\"prefill\":{"
+               "\"tokens\":%d,\"ms_median\":%.4f,\"ms_min\":%.4f},\n\"classes\":[",
+               isa_name(p->isa), p->lanes, k, (long long)plain.total, r->prefill_tokens, at_share(&r->prefill, 0.5),
+               at_share(&r->prefill, 0.0));
+    for (size_t i = 0; i < r->n; i++) {
+        const class_result *c = &r->class[i];
+        buf_printf(&b,
+                   "%s\n{\"class\":\"%s\",\"pairs\":%zu,\"plain_ms_median\":%.5f,\"plain_ms_min\":%.5f,\"spec_ms_"
+                   "median\":%.5f,\"spec_ms_min\":%.5f,"
+                   "\"ratio_median\":%.4f,\"ratio_min\":%.4f,\"ratio_max\":%.4f,\"tokens_per_round\":%.4f,\"draft_ms\":"
+                   "%.5f,\"verify_ms\":%.5f,\"rest_ms\":%.5f}",
+                   i ? "," : "", c->name, c->ratio.n, at_share(&c->plain, 0.5), at_share(&c->plain, 0.0),
+                   at_share(&c->spec, 0.5), at_share(&c->spec, 0.0), at_share(&c->ratio, 0.5), at_share(&c->ratio, 0.0),
+                   at_share(&c->ratio, 1.0), c->rounds ? (double)c->emitted / (double)c->rounds : 0.0,
+                   per_round(c->draft_ns, c->rounds), per_round(c->verify_ns, c->rounds),
+                   per_round(c->rest_ns, c->rounds));
+    }
+    buf_str(&b, STR("\n]}\n"));
+    status s = file_write_atomic(path, buf_view(&b), e);
+    buf_free(&b);
+    return s;
+}
+
+static status bench(const bench_opts *o, err *e) {
+    pair p = { 0 };
+    prompt_set ps = { 0 };
+    results r = { 0 };
+    engine_options eo = model_opts_engine(&o->m, 0);
+    status s = pair_load(&p, eo.target_dir, eo.draft_dir, true, NULL, NULL, e);
+    if (s == OK) s = pair_start(&p, &eo, e);
+    if (s == OK) s = prompts_read(&p, o->prompts, o->limit, &ps, e);
+    int32_t k = o->m.spec == MODEL_OPTS_SPEC_UNSET ? 7 : (int32_t)o->m.spec;
+    if (s == OK && k > 0 && (!p.has_draft || k >= p.draft.cfg.block_size))
+        s = err_set(e, ERR_USAGE, "%d proposals per round: %s", k,
+                    p.has_draft ? "more than this draft offers"
+                                : "there is no draft; --spec-tokens 0 measures plain decoding");
+    for (size_t i = 0; s == OK && i < ps.n; i++)
+        if (ps.at[i].ids.n == 0 || ps.at[i].ids.n + 2 > (size_t)p.ctx)
+            s = err_set(e, ERR_TOO_LONG, "prompt %zu has %zu tokens; the context is %d", i, ps.at[i].ids.n, p.ctx);
+    if (s == OK) run_prefill(&p, &ps, o, &r);
+    if (s == OK) s = run_pairs(&p, &ps, o, k, &r, e);
+    samples_sort(&r.prefill);
+    for (size_t i = 0; i < r.n; i++)
+        samples_sort(&r.class[i].plain), samples_sort(&r.class[i].spec), samples_sort(&r.class[i].ratio);
+    if (s == OK) print_table(&p, &r, k);
+    if (s == OK && o->json) s = write_json(&p, &r, k, o->json, e);
+    for (size_t i = 0; i < r.n; i++) free(r.class[i].plain.at), free(r.class[i].spec.at), free(r.class[i].ratio.at);
+    free(r.class);
+    free(r.prefill.at);
+    prompts_free(&ps);
+    pair_close(&p);
+    return s;
+}
+
+int cmd_bench(int argc, char **argv) {
+    bench_opts o = { .m.spec = MODEL_OPTS_SPEC_UNSET };
+    opts_found found = { 0 };
+    int code;
+    if (!cmd_parse(&OPTS, argc, argv, &o, &found, &code)) return code;
+    err e;
+    code = bench(&o, &e) == OK ? 0 : cmd_fail(&e);
+    opts_found_deinit(&found);
+    return code;
+}

@@ -1,0 +1,341 @@
+/* skiff run: one prompt, streamed to the terminal. */
+#include "engine/cli/cmd.h"
+#include "engine/cli/model_opts.h"
+#include "engine/cli/progress.h"
+#include "engine/text/chat.h"
+
+#include <errno.h>
+#include <math.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+enum { EXIT_INTERRUPTED = 130, PROMPT_BYTES_MAX = 64 << 20 };
+
+typedef struct run_opts {
+    model_opts m;
+    bool raw, json, quiet, ignore_end;
+    int think; /* auto, on, off */
+    const char *system, *stop;
+    int64_t predict, top_k, seed;
+    double temperature, top_p, min_p;
+} run_opts;
+
+static const opt LIST[] = {
+    { .kind = OPT_HEADING, .help = "Prompt" },
+    { "raw", OPT_SET_AT(run_opts, raw), .help = "complete the text as it is, without the chat template" },
+    { "system", .value = "TEXT", OPT_TEXT_AT(run_opts, system), .help = "system message of the chat" },
+    { "reasoning", .preset = "auto", OPT_CHOICE_AT(run_opts, think, "auto on off"),
+      .help = "whether the model thinks before it answers; auto: as the model's files say" },
+    { .kind = OPT_HEADING, .help = "Answer" },
+    { "predict", .brief = "n", .aliases = "n-predict max-tokens", .preset = "0",
+      OPT_INT_AT(run_opts, predict, 0, INT32_MAX), .help = "most tokens of the answer; 0: the rest of the context" },
+    { "stop", .value = "TEXT", OPT_TEXT_AT(run_opts, stop), .help = "end the answer before this text" },
+    { "ignore-eos", OPT_SET_AT(run_opts, ignore_end), .help = "end tokens do not end the answer" },
+    { "temp", .aliases = "temperature", OPT_REAL_AT(run_opts, temperature, 0, 100),
+      .help = "temperature, 0: greedy; without it as generation_config.json says" },
+    { "top-k", OPT_INT_AT(run_opts, top_k, 0, INT32_MAX), .help = "keep the K likeliest tokens; 0: all" },
+    { "top-p", OPT_REAL_AT(run_opts, top_p, 1e-6, 1), .help = "keep the likeliest tokens up to this probability" },
+    { "min-p", OPT_REAL_AT(run_opts, min_p, 0, 1), .help = "drop tokens below this share of the likeliest one" },
+    { "seed", .preset = "0", OPT_INT_AT(run_opts, seed, -1, INT64_MAX),
+      .help = "seed of the sampling noise: the same seed gives the same text, with and without speculation; -1: a "
+              "random one" },
+    SPEC_OPT_ROW(run_opts, m),
+    { .kind = OPT_HEADING, .help = "Output" },
+    { "json", OPT_SET_AT(run_opts, json),
+      .help = "one JSON object at the end instead of streamed text: token ids, text, statistics" },
+    { "quiet", .brief = "q", OPT_SET_AT(run_opts, quiet), .help = "no statistics on stderr" },
+    MODEL_OPT_ROWS(run_opts, m),
+};
+
+static const opts OPTS = {
+    .command = "skiff run",
+    .about =
+        "Answers one prompt and prints the answer as it comes. The prompt is the argument, or standard input when the "
+        "argument is \"-\" or absent.",
+    .rest = "[PROMPT|-]",
+    .rest_max = 1,
+    .list = LIST,
+    .n = sizeof LIST / sizeof *LIST,
+    .bytes = sizeof(run_opts),
+};
+
+static volatile sig_atomic_t interrupted;
+
+static void on_signal(int number) {
+    (void)number;
+    interrupted = 1;
+}
+
+/* ---- prompt ---- */
+
+static status read_stdin(buf *out, err *e) {
+    char part[65536];
+    for (;;) {
+        ssize_t n = read(STDIN_FILENO, part, sizeof part);
+        if (n == 0) return OK;
+        if (n < 0 && errno == EINTR && !interrupted) continue;
+        if (n < 0) return err_set(e, ERR_IO, interrupted ? "interrupted" : "standard input cannot be read");
+        if (out->len + (size_t)n > PROMPT_BYTES_MAX)
+            return err_set(e, ERR_TOO_LONG, "the prompt is longer than 64 MiB");
+        buf_put(out, part, (size_t)n);
+    }
+}
+
+static status prompt_text(const opts_found *found, buf *out, err *e) {
+    bool from_stdin = found->n_rest == 0 || strcmp(found->rest[0], "-") == 0;
+    if (!from_stdin) {
+        buf_str(out, str_of(found->rest[0]));
+        return OK;
+    }
+    if (isatty(STDIN_FILENO) && found->n_rest == 0)
+        return err_set(e, ERR_USAGE, "no prompt: give it as an argument, or \"-\" for standard input");
+    return read_stdin(out, e);
+}
+
+static status render(const run_opts *o, const text_model *tm, str prompt, buf *out, err *e) {
+    json_t *messages = json_array(), *kwargs = json_object();
+    if (o->system) json_array_append_new(messages, json_pack("{ss,ss}", "role", "system", "content", o->system));
+    json_t *content = json_stringn(prompt.p, prompt.n);
+    status s = content ? OK : err_set(e, ERR_REQUEST, "the prompt is not valid UTF-8");
+    json_array_append_new(messages, json_pack("{ss,so*}", "role", "user", "content", content));
+    if (o->think) json_object_set_new(kwargs, "enable_thinking", json_boolean(o->think == 1));
+    chat_request rq = { .messages = messages, .kwargs = kwargs, .add_generation_prompt = true };
+    if (s == OK) s = chat_render(tm, &rq, out, NULL, e);
+    json_decref(messages);
+    json_decref(kwargs);
+    return s;
+}
+
+/* Prompt text to token ids and start state, in the request's arena. */
+static status encode(const run_opts *o, const text_model *tm, str prompt, gen_request *rq, err *e) {
+    buf rendered = { 0 };
+    token_list ids = { 0 };
+    status s = OK;
+    if (o->raw) {
+        int32_t start = text_start_token(tm);
+        if (start >= 0) token_list_push(&ids, start);
+        s = text_encode(tm, prompt, true, &ids, e);
+        if (s == OK && ids.n >= 2 && start >= 0 && ids.ids[1] == start)
+            memmove(ids.ids, ids.ids + 1, --ids.n * sizeof *ids.ids);
+        rq->reply.start = REPLY_RAW;
+    } else {
+        s = render(o, tm, prompt, &rendered, e);
+        if (s == OK) s = text_encode(tm, buf_view(&rendered), true, &ids, e);
+        if (s == OK) rq->reply.start = chat_start(tm, ids.ids, ids.n);
+    }
+    if (s == OK) {
+        int32_t *copy = arena_alloc(rq->mem, ids.n * sizeof *copy);
+        if (ids.n) memcpy(copy, ids.ids, ids.n * sizeof *copy);
+        rq->tokens = copy, rq->n_tokens = ids.n;
+    }
+    buf_free(&rendered);
+    token_list_free(&ids);
+    return s;
+}
+
+static uint64_t random_seed(void) {
+    uint64_t seed = 0;
+    if (getrandom(&seed, sizeof seed, 0) != sizeof seed) seed = (uint64_t)getpid();
+    return seed >> 1; /* fits --seed, so that the run can be repeated */
+}
+
+static void fill_options(const run_opts *o, const opts_found *found, const engine_facts *f, gen_request *rq) {
+    rq->max_new = o->predict ? (int32_t)o->predict : INT32_MAX;
+    rq->pick = f->pick;
+    if (opts_given(&OPTS, found, "temp")) rq->pick.temperature = (float)o->temperature;
+    if (opts_given(&OPTS, found, "top-k")) rq->pick.top_k = (int32_t)o->top_k;
+    if (opts_given(&OPTS, found, "top-p")) rq->pick.top_p = (float)o->top_p;
+    if (opts_given(&OPTS, found, "min-p")) rq->pick.min_p = (float)o->min_p;
+    rq->pick.seed = o->seed < 0 ? random_seed() : (uint64_t)o->seed;
+    rq->spec_tokens = (int32_t)o->m.spec;
+    rq->reply.ignore_end = o->ignore_end;
+    if (o->stop && o->stop[0]) {
+        str *stop = arena_alloc(rq->mem, sizeof *stop);
+        *stop = arena_str(rq->mem, str_of(o->stop));
+        rq->reply.stop = stop, rq->reply.n_stop = 1;
+    }
+}
+
+/* ---- output ---- */
+
+typedef struct answer {
+    buf text, reasoning, ids; /* ids: int32_t */
+    gen_totals totals;
+    gen_done why;
+    uint64_t seed;
+    bool done, broken_pipe, in_reasoning;
+    err failure;
+    bool failed;
+} answer;
+
+static const char *finish_reason(gen_done why) {
+    switch (why) {
+    case DONE_LENGTH: return "length";
+    case DONE_CANCELLED: return "cancelled";
+    default: return "stop";
+    }
+}
+
+static double per_second(int64_t n, int64_t ns) { return ns > 0 ? (double)n * 1e9 / (double)ns : 0.0; }
+
+static double tokens_per_round(const gen_totals *t) { return t->steps ? (double)(t->generated - 1) / t->steps : 0.0; }
+
+static void print_stats(const answer *a) {
+    const gen_totals *t = &a->totals;
+    fprintf(stderr, "prompt %d tokens, %.1f ms (%.0f tok/s); answer %d tokens, %.1f ms (%.0f tok/s), %s\n", t->prompt,
+            (double)t->prefill_ns * 1e-6, per_second(t->prompt, t->prefill_ns), t->generated,
+            (double)t->decode_ns * 1e-6, per_second(t->generated - 1, t->decode_ns), finish_reason(a->why));
+    if (!t->rounds) return;
+    fprintf(stderr,
+            "%.2f tokens per step; %d rounds, %d of %d proposals accepted; ms per step: draft %.3f, verify %.3f, rest "
+            "%.3f\n",
+            tokens_per_round(t), t->rounds, t->accepted, t->drafted, (double)t->draft_ns * 1e-6 / t->steps,
+            (double)t->verify_ns * 1e-6 / t->steps, (double)t->rest_ns * 1e-6 / t->steps);
+    fprintf(stderr, "rounds by accepted length:");
+    for (int i = 0; i < SPEC_POSITIONS; i++)
+        if (t->by_length[i]) fprintf(stderr, " %d: %.0f%%", i, 100.0 * t->by_length[i] / t->rounds);
+    fputc('\n', stderr);
+}
+
+static void json_stats(buf *out, const gen_totals *t) {
+    buf_printf(
+        out,
+        "{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"reasoning_tokens\":%d,\"steps\":%d,\"rounds\":%d,\"drafted\":"
+        "%d,"
+        "\"accepted\":%d,\"prefill_ms\":%.3f,\"decode_ms\":%.3f,\"draft_ms\":%.3f,\"verify_ms\":%.3f,\"rest_ms\":%.3f,"
+        "\"tokens_per_second\":%.1f,\"tokens_per_step\":%.3f,\"rounds_by_accepted\":[",
+        t->prompt, t->generated, t->reasoning, t->steps, t->rounds, t->drafted, t->accepted,
+        (double)t->prefill_ns * 1e-6, (double)t->decode_ns * 1e-6, (double)t->draft_ns * 1e-6,
+        (double)t->verify_ns * 1e-6, (double)t->rest_ns * 1e-6, per_second(t->generated - 1, t->decode_ns),
+        tokens_per_round(t));
+    int last = SPEC_POSITIONS;
+    while (last > 0 && !t->by_length[last - 1]) last--;
+    for (int i = 0; i < last; i++) buf_printf(out, "%s%d", i ? "," : "", t->by_length[i]);
+    buf_str(out, STR("]}"));
+}
+
+static void print_json(const answer *a) {
+    buf out = { 0 };
+    const int32_t *ids = (const int32_t *)(const void *)a->ids.data;
+    buf_str(&out, STR("{\"tokens\":["));
+    for (size_t i = 0; i < a->ids.len / sizeof *ids; i++) buf_printf(&out, "%s%d", i ? "," : "", ids[i]);
+    buf_str(&out, STR("],\"text\":"));
+    buf_json_str(&out, buf_view(&a->text));
+    buf_str(&out, STR(",\"reasoning\":"));
+    buf_json_str(&out, buf_view(&a->reasoning));
+    buf_printf(&out, ",\"finish_reason\":\"%s\",\"seed\":%llu,\"stats\":", finish_reason(a->why),
+               (unsigned long long)a->seed);
+    json_stats(&out, &a->totals);
+    buf_str(&out, STR("}\n"));
+    fwrite(out.data, 1, out.len, stdout);
+    fflush(stdout);
+    buf_free(&out);
+}
+
+/* Reasoning is dimmed on a terminal. */
+static void show(answer *a, str text, bool reasoning) {
+    if (reasoning != a->in_reasoning) {
+        if (isatty(STDOUT_FILENO))
+            fputs(reasoning ? "\033[2m" : "\033[0m\n", stdout);
+        else if (!reasoning)
+            fputc('\n', stdout);
+        a->in_reasoning = reasoning;
+    }
+    if (fwrite(text.p, 1, text.n, stdout) != text.n || fflush(stdout) != 0) a->broken_pipe = true;
+}
+
+static void take(answer *a, const gen_event *ev, bool stream) {
+    switch (ev->kind) {
+    case GEN_PREFILL:
+        progress_show("reading the prompt", (float)ev->u.prefill.done / (float)ev->u.prefill.total);
+        break;
+    case GEN_TEXT:
+        progress_clear();
+        buf_str(&a->text, ev->text);
+        if (stream) show(a, ev->text, false);
+        break;
+    case GEN_REASONING:
+        progress_clear();
+        buf_str(&a->reasoning, ev->text);
+        if (stream) show(a, ev->text, true);
+        break;
+    case GEN_ROUND: buf_put(&a->ids, ev->u.round.tokens, (size_t)ev->u.round.n * sizeof(int32_t)); break;
+    case GEN_DONE:
+        a->totals = *ev->u.end.totals;
+        a->why = ev->u.end.why;
+        a->done = true;
+        break;
+    case GEN_FAILED:
+        err_set(&a->failure, ev->u.fail.code, "%.*s", STR_ARG(ev->text));
+        a->failed = a->done = true;
+        break;
+    default: break;
+    }
+}
+
+static void follow(engine *en, gen_id id, answer *a, bool stream) {
+    gen_event ev[64];
+    bool cancelled = false;
+    while (!a->done) {
+        engine_wait(en, 50 * 1000000ll);
+        for (size_t n; !a->done && (n = engine_drain(en, ev, 64)) > 0;)
+            for (size_t i = 0; i < n; i++) take(a, &ev[i], stream);
+        if ((interrupted || a->broken_pipe) && !cancelled) {
+            engine_cancel(en, id);
+            cancelled = true;
+        }
+    }
+    progress_clear();
+    if (stream && a->in_reasoning && isatty(STDOUT_FILENO)) fputs("\033[0m", stdout);
+    if (stream && !a->broken_pipe && (a->text.len == 0 || a->text.data[a->text.len - 1] != '\n')) fputc('\n', stdout);
+    fflush(stdout);
+}
+
+static status generate_answer(engine *en, const run_opts *o, const opts_found *found, str prompt, answer *a, err *e) {
+    gen_request rq = { .mem = arena_new() };
+    gen_id id;
+    status s = encode(o, engine_get_text(en), prompt, &rq, e);
+    if (s == OK) {
+        fill_options(o, found, engine_get_facts(en), &rq);
+        a->seed = rq.pick.seed;
+        s = engine_submit(en, &rq, &id, e);
+    }
+    if (s != OK) {
+        arena_free(rq.mem);
+        return s;
+    }
+    follow(en, id, a, !o->json);
+    if (a->failed) return *e = a->failure, e->code;
+    return OK;
+}
+
+int cmd_run(int argc, char **argv) {
+    run_opts o = { .m.spec = MODEL_OPTS_SPEC_UNSET };
+    opts_found found = { 0 };
+    int code;
+    if (!cmd_parse(&OPTS, argc, argv, &o, &found, &code)) return code;
+    struct sigaction act = { .sa_handler = on_signal };
+    sigaction(SIGINT, &act, NULL);
+    sigaction(SIGTERM, &act, NULL);
+    err e;
+    buf prompt = { 0 };
+    answer a = { 0 };
+    engine *en = NULL;
+    engine_options opt = model_opts_engine(&o.m, 0);
+    status s = prompt_text(&found, &prompt, &e);
+    if (s == OK) s = model_opts_open(&en, &opt, &interrupted, &e);
+    if (s == OK) s = generate_answer(en, &o, &found, buf_view(&prompt), &a, &e);
+    if (s == OK && o.json) print_json(&a);
+    if (s == OK && !o.quiet && !a.broken_pipe) print_stats(&a);
+    code = interrupted ? EXIT_INTERRUPTED : s != OK ? cmd_fail(&e) : a.broken_pipe ? 1 : 0;
+    engine_close(en);
+    buf_free(&prompt);
+    buf_free(&a.text);
+    buf_free(&a.reasoning);
+    buf_free(&a.ids);
+    opts_found_deinit(&found);
+    return code;
+}

@@ -1,0 +1,36 @@
+#include "engine/cli/model_opts.h"
+
+#include "engine/cli/progress.h"
+
+engine_options model_opts_engine(const model_opts *m, int32_t queue_max) {
+    return (engine_options){ .target_dir = m->model,
+                             .draft_dir = m->draft,
+                             .isa = m->isa,
+                             .lanes = (int32_t)m->threads,
+                             .ctx = (int32_t)m->ctx,
+                             .prefill_chunk = (int32_t)m->chunk,
+                             .spec_tokens = (int32_t)m->spec,
+                             .queue_max = queue_max };
+}
+
+status model_opts_open(engine **out, const engine_options *opt, volatile const int *stop, err *e) {
+    engine *en;
+    TRY(engine_open(&en, opt, e));
+    float fraction;
+    engine_state s;
+    while ((s = engine_get_state(en, &fraction)) == ENGINE_LOADING && !(stop && *stop)) {
+        progress_show("loading", fraction);
+        engine_wait(en, 100 * 1000000ll);
+    }
+    progress_clear();
+    if (s == ENGINE_READY) {
+        *out = en;
+        return OK;
+    }
+    if (s == ENGINE_FAILED)
+        engine_get_failure(en, e);
+    else
+        err_set(e, ERR_FAULT, "interrupted");
+    engine_close(en);
+    return e->code;
+}

@@ -1,0 +1,25 @@
+/* engine/cli/verify.h - the checks behind "skiff verify". Each prints what it did, line by line, and counts. */
+#ifndef ENGINE_CLI_VERIFY_H
+#define ENGINE_CLI_VERIFY_H
+#include "engine/core/pair.h"
+
+typedef struct tally {
+    int passed, failed, skipped;
+} tally;
+
+/* "ok   what: detail" or "FAIL ..."; counts. */
+void tally_line(tally *t, bool ok, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
+void tally_skip(tally *t, const char *fmt, ...) __attribute__((format(printf, 2, 3)));
+
+/* Reference data of folders in the format of tests/golden/README.md: every sub-folder of dir with target or draft
+ * references, and dir itself. */
+status verify_golden(const char *dir, const engine_options *opt, tally *t, err *e);
+
+typedef struct lossless_options {
+    const char *prompts; /* JSON lines as tests/prompts.jsonl; NULL: a few built-in ones */
+    int64_t limit, tokens;
+} lossless_options;
+
+/* Plain decoding against rounds with several draft lengths, greedy and sampled, on the prompts of a file. */
+status verify_lossless(const engine_options *opt, const lossless_options *lo, tally *t, err *e);
+#endif

@@ -1,0 +1,210 @@
+#include "engine/engine.h"
+
+#include "engine/base/clock.h"
+#include "engine/base/log.h"
+#include "engine/base/mem.h"
+#include "engine/base/thread.h"
+#include "engine/core/generate.h"
+#include "engine/core/mailbox.h"
+#include "engine/core/pair.h"
+#include "engine/core/selftest.h"
+
+#include <stdatomic.h>
+#include <stdlib.h>
+
+struct engine {
+    engine_options opt; /* strings are copies */
+    char *target_dir, *draft_dir, *isa, *name;
+    thread *thread;
+    mailbox *box;
+    _Atomic int state;    /* engine_state */
+    _Atomic int permille; /* of loading */
+    err failure;          /* written before state becomes FAILED */
+    pair pair;            /* the engine thread's until READY; then constant but for the steps */
+    engine_facts facts;   /* written before state becomes READY */
+};
+
+/* ---- engine thread ---- */
+
+static void set_state(engine *en, engine_state s) {
+    atomic_store(&en->state, (int)s);
+    mailbox_notify(en->box);
+}
+
+static void loading(void *arg, float fraction) {
+    engine *en = arg;
+    atomic_store(&en->permille, (int)(fraction * 900.0f)); /* the rest is recording and the self-test */
+}
+
+static int32_t default_spec(const engine_options *opt, int32_t spec_max) {
+    int32_t wanted = opt->spec_tokens == SPEC_DEFAULT ? 7 : opt->spec_tokens;
+    return wanted < spec_max ? wanted : spec_max;
+}
+
+static status fill_facts(engine *en, double load_ms, err *e) {
+    const pair *p = &en->pair;
+    const target_config *c = &p->target.cfg;
+    const draft *d = pair_draft(p);
+    engine_facts f = { .model_name = en->name,
+                       .source = model_dir_name(p->target_dir),
+                       .ctx = p->ctx,
+                       .ctx_trained = c->positions_max,
+                       .vocab = c->vocab,
+                       .hidden = c->hidden,
+                       .layers = c->layers,
+                       .parameters = p->target.w.parameters,
+                       .target_bytes = p->target.w.bytes,
+                       .draft_bytes = d ? d->w.bytes : 0,
+                       .kv_bytes = memplan_make(c, d ? &d->cfg : NULL, p->ctx).total,
+                       .has_draft = d != NULL,
+                       .spec_max = d ? d->cfg.block_size - 1 : 0,
+                       .isa = isa_name(p->isa),
+                       .lanes = p->lanes,
+                       .load_ms = load_ms };
+    f.spec_tokens = default_spec(&en->opt, f.spec_max);
+    TRY(pair_pick_defaults(p, &f.pick, e));
+    en->facts = f;
+    return OK;
+}
+
+static status load(engine *en, err *e) {
+    int64_t start = clock_ns();
+    TRY(pair_load(&en->pair, en->target_dir, en->draft_dir, true, loading, en, e));
+    TRY(pair_start(&en->pair, &en->opt, e));
+    if (en->opt.spec_tokens > 0 && !en->pair.has_draft)
+        return err_set(e, ERR_USAGE, "--spec-tokens %d: there is no draft; name one with --draft-model",
+                       en->opt.spec_tokens);
+    if (en->pair.has_draft && en->opt.spec_tokens >= en->pair.draft.cfg.block_size)
+        return err_set(e, ERR_USAGE, "--spec-tokens %d: this draft proposes at most %d (block size %d)",
+                       en->opt.spec_tokens, en->pair.draft.cfg.block_size - 1, en->pair.draft.cfg.block_size);
+    TRY(selftest(&en->pair, e));
+    return fill_facts(en, (double)(clock_ns() - start) * 1e-6, e);
+}
+
+static void engine_main(void *arg) {
+    engine *en = arg;
+    if (load(en, &en->failure) != OK) {
+        set_state(en, ENGINE_FAILED);
+        return;
+    }
+    set_state(en, ENGINE_READY);
+    generate_env env = { .steps = en->pair.steps,
+                         .text = en->pair.text,
+                         .box = en->box,
+                         .ctx = en->facts.ctx,
+                         .prefill_chunk = en->opt.prefill_chunk,
+                         .spec_tokens = en->facts.spec_tokens };
+    taken_request tr;
+    while (mailbox_take(en->box, &tr)) {
+        generate(&env, &tr);
+        arena_free(tr.rq.mem);
+    }
+}
+
+/* ---- front end ---- */
+
+static char *copy_opt(const char *s) { return s ? xstrndup(s, strlen(s)) : NULL; }
+
+/* Last component of a path, or the demo pair's name. */
+static char *model_name(const char *dir) {
+    if (!dir) return xstrndup("laguna-demo", 11);
+    size_t n = strlen(dir);
+    while (n > 1 && dir[n - 1] == '/') n--;
+    size_t from = n;
+    while (from > 0 && dir[from - 1] != '/') from--;
+    return xstrndup(dir + from, n - from);
+}
+
+status engine_open(engine **out, const engine_options *opt, err *e) {
+    if (opt->prefill_chunk < 0 || opt->prefill_chunk > PREFILL_MAX)
+        return err_set(e, ERR_USAGE, "prefill chunk of %d rows: expected 1 to %d", opt->prefill_chunk, PREFILL_MAX);
+    if (opt->draft_dir && !opt->target_dir)
+        return err_set(e, ERR_USAGE, "a draft was named without its target: name the target with --model");
+    engine *en = xalloc(sizeof *en);
+    en->opt = *opt;
+    if (en->opt.prefill_chunk == 0) en->opt.prefill_chunk = PREFILL_MAX;
+    en->target_dir = copy_opt(opt->target_dir);
+    en->draft_dir = copy_opt(opt->draft_dir);
+    en->opt.isa = en->isa = copy_opt(opt->isa);
+    en->name = model_name(opt->target_dir);
+    en->box = mailbox_new(opt->queue_max);
+    status s = thread_start(&en->thread, "engine", engine_main, en, e);
+    if (s != OK) {
+        engine_close(en);
+        return s;
+    }
+    *out = en;
+    return OK;
+}
+
+void engine_close(engine *en) {
+    if (!en) return;
+    mailbox_close(en->box);
+    thread_join(en->thread);
+    pair_close(&en->pair);
+    mailbox_free(en->box);
+    free(en->target_dir);
+    free(en->draft_dir);
+    free(en->isa);
+    free(en->name);
+    free(en);
+}
+
+engine_state engine_get_state(const engine *en, float *fraction) {
+    engine_state s = (engine_state)atomic_load(&en->state);
+    if (fraction) *fraction = s == ENGINE_READY ? 1.0f : (float)atomic_load(&en->permille) / 1000.0f;
+    return s;
+}
+
+void engine_get_failure(const engine *en, err *e) {
+    CHECK(engine_get_state(en, NULL) == ENGINE_FAILED);
+    *e = en->failure;
+}
+
+const engine_facts *engine_get_facts(const engine *en) {
+    CHECK(engine_get_state(en, NULL) == ENGINE_READY);
+    return &en->facts;
+}
+
+const text_model *engine_get_text(const engine *en) {
+    CHECK(engine_get_state(en, NULL) == ENGINE_READY);
+    return en->pair.text;
+}
+
+void engine_set_waker(engine *en, void (*wake)(void *arg), void *arg) { mailbox_set_waker(en->box, wake, arg); }
+
+static status check_pick(const pick_options *p, err *e) {
+    if (!(p->temperature >= 0.0f && p->temperature <= 100.0f))
+        return err_set(e, ERR_REQUEST, "temperature %g: expected 0 to 100", (double)p->temperature);
+    if (!(p->top_p > 0.0f && p->top_p <= 1.0f))
+        return err_set(e, ERR_REQUEST, "top_p %g: expected above 0, at most 1", (double)p->top_p);
+    if (!(p->min_p >= 0.0f && p->min_p <= 1.0f))
+        return err_set(e, ERR_REQUEST, "min_p %g: expected 0 to 1", (double)p->min_p);
+    if (p->top_k < 0) return err_set(e, ERR_REQUEST, "top_k %d: expected 0 (off) or more", p->top_k);
+    return OK;
+}
+
+status engine_submit(engine *en, const gen_request *rq, gen_id *id, err *e) {
+    const engine_facts *f = engine_get_facts(en);
+    if (rq->n_tokens == 0) return err_set(e, ERR_REQUEST, "the prompt has no tokens");
+    if (rq->max_new < 1) return err_set(e, ERR_REQUEST, "max_tokens %d: expected at least 1", rq->max_new);
+    if (rq->n_tokens >= (size_t)f->ctx)
+        return err_set(
+            e, ERR_TOO_LONG,
+            "This model's maximum context length is %d tokens. However, your prompt has %zu tokens, and at least one "
+            "more is needed for the answer. Please shorten the prompt.",
+            f->ctx, rq->n_tokens);
+    for (size_t i = 0; i < rq->n_tokens; i++)
+        if (rq->tokens[i] < 0 || rq->tokens[i] >= f->vocab)
+            return err_set(e, ERR_REQUEST, "prompt token %zu is %d; the vocabulary has 0 to %d", i, rq->tokens[i],
+                           f->vocab - 1);
+    if (rq->spec_tokens != SPEC_DEFAULT && (rq->spec_tokens < 0 || rq->spec_tokens > f->spec_max))
+        return err_set(e, ERR_REQUEST, "%d proposals per round: %s 0 to %d", rq->spec_tokens,
+                       f->has_draft ? "this draft offers" : "without a draft the range is", f->spec_max);
+    TRY(check_pick(&rq->pick, e));
+    return mailbox_submit(en->box, rq, id, e);
+}
+
+void engine_cancel(engine *en, gen_id id) { mailbox_cancel(en->box, id); }
+size_t engine_drain(engine *en, gen_event *out, size_t max) { return mailbox_drain(en->box, out, max); }
+bool engine_wait(engine *en, int64_t timeout_ns) { return mailbox_wait(en->box, timeout_ns); }

@@ -1,0 +1,168 @@
+/* The host's side of decoding. A round is propose, verify, accept, commit, emit. What a round computes
+ * lies in the recorded step; here only counts and tokens are handled. */
+#include "engine/core/generate.h"
+
+#include "engine/base/clock.h"
+#include "engine/core/pair.h"
+#include "engine/core/reply.h"
+
+typedef struct run {
+    const generate_env *env;
+    const taken_request *tr;
+    reply *reply;
+    reply_text text;
+    gen_totals totals;
+    int32_t max_new, spec_max;
+    int32_t base; /* committed length, as the steps report it */
+    bool ended;
+    gen_done why;
+    int64_t mark; /* end of the last step or event: where the next interval starts */
+} run;
+
+static gen_event event(const run *r, gen_event_kind kind) {
+    return (gen_event){ .kind = kind, .id = r->tr->id, .user = r->tr->rq.user };
+}
+
+static void post_one(const run *r, const gen_event *ev) {
+    mailbox_post_begin(r->env->box);
+    mailbox_post(r->env->box, ev);
+    mailbox_post_end(r->env->box);
+}
+
+static void end(run *r, gen_done why) {
+    r->ended = true;
+    r->why = why;
+}
+
+/* Posts the texts of one step, then its round record: one burst for the client. */
+static void post_step(run *r, const int32_t *tokens, int32_t n, const step_out *out, int64_t ns) {
+    mailbox *box = r->env->box;
+    mailbox_post_begin(box);
+    gen_event ev = event(r, GEN_REASONING);
+    ev.text = buf_view(&r->text.reasoning);
+    if (ev.text.n) mailbox_post(box, &ev);
+    ev = event(r, GEN_TEXT);
+    ev.text = buf_view(&r->text.content);
+    if (ev.text.n) mailbox_post(box, &ev);
+    ev = event(r, GEN_ROUND);
+    ev.u.round.tokens = tokens;
+    ev.u.round.n = n;
+    ev.u.round.rows = out->rows;
+    ev.u.round.drafted = out->drafted;
+    ev.u.round.accepted = out->accepted;
+    ev.u.round.micros = (int32_t)(ns / 1000);
+    mailbox_post(box, &ev);
+    mailbox_post_end(box);
+    buf_clear(&r->text.reasoning);
+    buf_clear(&r->text.content);
+}
+
+/* Walks through the tokens of one step in order; the first that ends the answer ends it, what follows is dropped. */
+static void emit(run *r, const step_out *out, int64_t ns) {
+    int32_t kept = 0;
+    while (kept < out->n && !r->ended) {
+        int32_t token = out->token[kept++];
+        r->totals.generated++;
+        switch (reply_push(r->reply, token, &r->text)) {
+        case REPLY_ENDED:
+            r->totals.end_token = token;
+            end(r, DONE_END);
+            break;
+        case REPLY_STOPPED: end(r, DONE_STOP); break;
+        case REPLY_GOES_ON:
+            if (r->totals.generated >= r->max_new) end(r, DONE_LENGTH);
+            break;
+        }
+    }
+    if (r->ended && r->why == DONE_LENGTH) reply_finish(r->reply, &r->text);
+    post_step(r, out->token, kept, out, ns);
+    r->base = out->base;
+}
+
+/* Prompt in chunks; the first token is chosen with the last chunk and leaves alone, before any drafting. */
+static void prefill(run *r) {
+    const gen_request *rq = &r->tr->rq;
+    size_t chunk = (size_t)r->env->prefill_chunk, at = 0;
+    steps_seek(r->env->steps, 0, 0, 0);
+    for (; rq->n_tokens - at > chunk && !mailbox_cancelled(r->env->box); at += chunk) {
+        steps_prefill(r->env->steps, rq->tokens + at, (int32_t)chunk, false);
+        gen_event ev = event(r, GEN_PREFILL);
+        ev.u.prefill.done = (int32_t)(at + chunk), ev.u.prefill.total = (int32_t)rq->n_tokens;
+        post_one(r, &ev);
+    }
+    if (mailbox_cancelled(r->env->box)) {
+        end(r, DONE_CANCELLED);
+        return;
+    }
+    const step_out *out = steps_prefill(r->env->steps, rq->tokens + at, (int32_t)(rq->n_tokens - at), true);
+    int64_t now = clock_ns();
+    r->totals.prefill_ns = now - r->mark;
+    emit(r, out, r->totals.prefill_ns);
+    r->mark = now;
+}
+
+/* Proposals for the next round: none of them may stand behind the last token that is still wanted. */
+static int32_t round_width(const run *r) {
+    int32_t wanted = r->max_new - r->totals.generated - 1;
+    return wanted < r->spec_max ? wanted : r->spec_max;
+}
+
+static void count(run *r, const step_out *out, int64_t ns) {
+    gen_totals *t = &r->totals;
+    t->steps++;
+    t->decode_ns += ns;
+    int64_t propose = out->stamp[1] - out->stamp[0], verify = out->stamp[2] - out->stamp[1];
+    if (out->drafted == 0) propose = 0, verify = out->stamp[2] - out->stamp[0];
+    t->draft_ns += propose;
+    t->verify_ns += verify;
+    t->rest_ns += ns - propose - verify;
+    if (out->drafted == 0) return;
+    t->rounds++;
+    t->drafted += out->drafted;
+    t->accepted += out->accepted;
+    for (int32_t i = 0; i < out->accepted && i < SPEC_POSITIONS; i++) t->accepted_at[i]++;
+    if (out->accepted < SPEC_POSITIONS) t->by_length[out->accepted]++;
+}
+
+static void decode(run *r) {
+    while (!r->ended) {
+        if (mailbox_cancelled(r->env->box)) {
+            end(r, DONE_CANCELLED);
+            return;
+        }
+        int32_t k = round_width(r);
+        const step_out *out = k > 0 ? steps_round(r->env->steps, k) : steps_plain(r->env->steps);
+        int64_t now = clock_ns(), ns = now - r->mark;
+        r->mark = now;
+        count(r, out, ns);
+        emit(r, out, ns);
+    }
+}
+
+static int32_t min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
+
+void generate(const generate_env *env, const taken_request *tr) {
+    const gen_request *rq = &tr->rq;
+    run r = { .env = env, .tr = tr, .mark = clock_ns() };
+    r.totals = (gen_totals){ .prompt = (int32_t)rq->n_tokens, .end_token = -1, .stop_index = -1 };
+    r.totals.queue_ns = r.mark - tr->submitted_ns;
+    r.max_new = min_i32(rq->max_new, env->ctx - (int32_t)rq->n_tokens);
+    r.spec_max = rq->spec_tokens == SPEC_DEFAULT ? env->spec_tokens : rq->spec_tokens;
+    r.reply = reply_new(env->text, &rq->reply);
+    pick_params pick = pair_pick_params(&rq->pick);
+    steps_set_pick(env->steps, &pick);
+    gen_event started = event(&r, GEN_STARTED);
+    post_one(&r, &started);
+    prefill(&r);
+    if (!r.ended && r.spec_max > 0) steps_catch_up(env->steps);
+    decode(&r);
+    r.totals.reasoning = reply_reasoning_tokens(r.reply);
+    r.totals.stop_index = r.why == DONE_STOP ? reply_stop_index(r.reply) : -1;
+    gen_event done = event(&r, GEN_DONE);
+    done.u.end.why = r.why;
+    done.u.end.totals = &r.totals;
+    post_one(&r, &done);
+    reply_free(r.reply);
+    buf_free(&r.text.reasoning);
+    buf_free(&r.text.content);
+}

@@ -1,0 +1,20 @@
+/* engine/core/generate.h - one request from prompt to last event: prefill, rounds, text, limits. Runs on the engine
+ * thread. */
+#ifndef ENGINE_CORE_GENERATE_H
+#define ENGINE_CORE_GENERATE_H
+#include "engine/core/mailbox.h"
+#include "engine/core/steps.h"
+#include "engine/text/text.h"
+
+typedef struct generate_env {
+    steps *steps;
+    const text_model *text;
+    mailbox *box;
+    int32_t ctx, prefill_chunk;
+    int32_t spec_tokens; /* for requests that do not say */
+} generate_env;
+
+/* Posts every event of the request, GEN_STARTED first and GEN_DONE last; looks at mailbox_cancelled between prefill
+ * chunks and rounds. Values of the request have been checked by engine_submit. */
+void generate(const generate_env *env, const taken_request *tr);
+#endif

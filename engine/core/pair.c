@@ -1,0 +1,115 @@
+#include "engine/core/pair.h"
+
+#include "engine/base/cpuid.h"
+#include "engine/base/log.h"
+
+static status load_text(pair *p, bool needed, err *e) {
+    const model_dir *d = p->target_dir;
+    text_files f = { .tokenizer = model_dir_file(d, "tokenizer.json"),
+                     .tokenizer_config = model_dir_file(d, "tokenizer_config.json"),
+                     .chat_template = model_dir_file(d, "chat_template.jinja"),
+                     .generation_config = model_dir_file(d, "generation_config.json"),
+                     .config = model_dir_file(d, "config.json") };
+    if (!f.tokenizer.p) {
+        if (!needed) return OK;
+        return err_set(e, ERR_MODEL, "%s: tokenizer.json is missing", model_dir_name(d));
+    }
+    status s = text_model_open(&p->text, &f, p->target.cfg.vocab, e);
+    return s == OK ? OK : err_wrap(e, "%s", model_dir_name(d));
+}
+
+static status load_draft(pair *p, source_builtin kind, const char *dir, err *e) {
+    const target_config *t = &p->target.cfg;
+    TRY(model_dir_open(&p->draft_dir, kind, dir, e));
+    status s = draft_init(&p->draft, p->draft_dir, e);
+    if (s != OK) return err_wrap(e, "draft %s", model_dir_name(p->draft_dir));
+    p->has_draft = true;
+    s = draft_config_check(&p->draft.cfg, t->hidden, t->vocab, t->layers, e);
+    if (s != OK)
+        return err_wrap(e, "draft %s is not for target %s", model_dir_name(p->draft_dir),
+                        model_dir_name(p->target_dir));
+    log_info("load", "draft %s: norm weights are %s", model_dir_name(p->draft_dir),
+             p->draft.w.unit_norms ? "all 1" : "not all 1");
+    return OK;
+}
+
+status pair_load(pair *out, const char *target_dir, const char *draft_dir, bool need_text, pair_progress *progress,
+                 void *arg, err *e) {
+    pair p = { 0 };
+    status s = model_dir_open(&p.target_dir, target_dir ? SOURCE_FOLDER : SOURCE_DEMO_TARGET, target_dir, e);
+    if (s == OK) {
+        s = target_init(&p.target, p.target_dir, progress, arg, e);
+        if (s != OK) err_wrap(e, "target %s", model_dir_name(p.target_dir));
+    }
+    if (s == OK && (draft_dir || !target_dir))
+        s = load_draft(&p, draft_dir ? SOURCE_FOLDER : SOURCE_DEMO_DRAFT, draft_dir, e);
+    if (s == OK) s = load_text(&p, need_text, e);
+    if (s != OK) {
+        pair_close(&p);
+        return s;
+    }
+    *out = p;
+    return OK;
+}
+
+/* One core is left to the loop thread when there are enough. */
+static int choose_lanes(int32_t wanted) {
+    if (wanted > 0) return wanted;
+    int cores = cpu_usable_cores();
+    return cores >= 4 ? cores - 1 : cores;
+}
+
+static status choose_isa(const char *name, isa *out, err *e) {
+    *out = isa_best();
+    if (!name) return OK;
+    if (!isa_find(name, out))
+        return err_set(e, ERR_USAGE, "instruction set \"%s\": expected ref, avx2, avx512 or avx512bf16", name);
+    if (!isa_usable(*out))
+        return err_set(e, ERR_USAGE, "instruction set %s: this processor does not have it; the best it has is %s", name,
+                       isa_name(isa_best()));
+    return OK;
+}
+
+status pair_start(pair *p, const engine_options *opt, err *e) {
+    const draft *d = pair_draft(p);
+    TRY(choose_isa(opt->isa, &p->isa, e));
+    p->lanes = choose_lanes(opt->lanes);
+    TRY(memplan_choose_ctx(&p->target.cfg, d ? &d->cfg : NULL, opt->ctx, memplan_available(), &p->ctx, e));
+    p->has_memory = true;
+    if (d) {
+        TRY(target_alloc(&p->target, p->ctx, d->cfg.tap_layer, d->cfg.taps, d->cfg.window, e));
+        draft_inputs in = { p->target.tap_ring, target_embedding(&p->target), p->target.w.head };
+        TRY(draft_alloc(&p->draft, in, e));
+    } else {
+        TRY(target_alloc(&p->target, p->ctx, NULL, 0, 0, e));
+    }
+    return steps_open(&p->steps, &p->target, d, p->isa, p->lanes, e);
+}
+
+void pair_close(pair *p) {
+    steps_close(p->steps);
+    text_model_close(p->text);
+    draft_deinit(&p->draft);
+    target_deinit(&p->target);
+    model_dir_close(p->draft_dir);
+    model_dir_close(p->target_dir);
+    *p = (pair){ 0 };
+}
+
+const draft *pair_draft(const pair *p) { return p->has_draft ? &p->draft : NULL; }
+
+status pair_pick_defaults(const pair *p, pick_options *out, err *e) {
+    cfg c = model_dir_generation(p->target_dir);
+    double temperature, top_p, min_p;
+    int64_t top_k;
+    TRY(cfg_opt_real(c, "temperature", 0.0, 100.0, 1.0, &temperature, e));
+    TRY(cfg_opt_real(c, "top_p", 1e-6, 1.0, 1.0, &top_p, e));
+    TRY(cfg_opt_real(c, "min_p", 0.0, 1.0, 0.0, &min_p, e));
+    TRY(cfg_opt_int(c, "top_k", 0, INT32_MAX, 0, &top_k, e));
+    *out = (pick_options){ (float)temperature, (float)top_p, (float)min_p, (int32_t)top_k, 0 };
+    return OK;
+}
+
+pick_params pair_pick_params(const pick_options *o) {
+    return (pick_params){ o->temperature, o->top_p, o->min_p, o->top_k, o->seed };
+}

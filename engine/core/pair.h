@@ -1,0 +1,37 @@
+/* engine/core/pair.h - a loaded pair: files, weights, text model, memory, recorded steps. What the engine runs on, and
+ * the door for commands and tests that look inside (verify, inspect, bench). One thread. */
+#ifndef ENGINE_CORE_PAIR_H
+#define ENGINE_CORE_PAIR_H
+#include "engine/core/memplan.h"
+#include "engine/core/steps.h"
+#include "engine/engine.h"
+#include "engine/load/model_dir.h"
+#include "engine/text/text.h"
+
+typedef struct pair {
+    model_dir *target_dir, *draft_dir; /* draft_dir NULL: no draft */
+    target target;
+    draft draft;
+    bool has_draft, has_memory;
+    text_model *text; /* NULL: the folder has no tokenizer */
+    steps *steps;     /* NULL until pair_start */
+    int32_t ctx;
+    isa isa;
+    int lanes;
+} pair;
+
+typedef void pair_progress(void *arg, float fraction);
+
+/* Opens files, binds weights, checks target against draft, opens the text model. need_text: a folder without tokenizer
+ * is an error. Nothing large is allocated. */
+status pair_load(pair *out, const char *target_dir, const char *draft_dir, bool need_text, pair_progress *progress,
+                 void *arg, err *e);
+/* Chooses context, instruction set and lanes, allocates, records all steps. */
+status pair_start(pair *p, const engine_options *opt, err *e);
+void pair_close(pair *p); /* a zeroed pair is fine */
+
+const draft *pair_draft(const pair *p); /* NULL: none */
+/* Sampling defaults of generation_config.json. */
+status pair_pick_defaults(const pair *p, pick_options *out, err *e);
+pick_params pair_pick_params(const pick_options *o);
+#endif

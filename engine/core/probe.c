@@ -1,0 +1,180 @@
+#include "engine/core/probe.h"
+
+#include "engine/base/mem.h"
+#include "kernels/kv_map.h"
+
+#include <stdlib.h>
+
+struct probe {
+    pair *pair;
+    op_sink sink;
+    row_set rows;
+    int32_t head_n, head_first;
+    void *block;
+    size_t bytes;
+    target_pass pass;
+    view norm, logits;
+    work draft_work; /* the draft's passes take their views anew from here, every time the same ones */
+};
+
+/* The target's views; with a base also what is left of the block for the draft. */
+static void take_views(probe *b, work *w) {
+    const target_config *c = &b->pair->target.cfg;
+    b->pass = target_pass_take(&b->pair->target, w, &b->rows, PREFILL_MAX);
+    b->norm = work_take(w, "norm", PREFILL_MAX, c->hidden, DT_F32);
+    b->logits = work_take(w, "logits", PREFILL_MAX, c->vocab, DT_F32);
+}
+
+static live_rows all_rows(const probe *b) { return (live_rows){ &b->rows.n, NULL, PREFILL_MAX }; }
+
+static draft_pass describe_block(probe *b, op_sink *s, work *w) {
+    return draft_block(&b->pair->draft, s, w, &b->rows, NODES_MAX,
+                       (live_rows){ &b->head_n, &b->head_first, NODES_MAX });
+}
+
+status probe_open(probe **out, pair *p, err *e) {
+    probe *b = xalloc(sizeof *b);
+    b->pair = p;
+    op_sink measure = { .kind = SINK_MEASURE, .lanes = p->lanes };
+    work w = { 0 };
+    take_views(b, &w);
+    for (int32_t l = 0; l < p->target.cfg.layers; l++) target_layer(&p->target, &measure, &b->pass, l);
+    target_head(&p->target, &measure, &b->pass.x, &b->logits, all_rows(b));
+    if (p->has_draft) {
+        w.n = 0;
+        draft_context(&p->draft, &measure, &w, &b->rows, PREFILL_MAX);
+        describe_block(b, &measure, &w);
+    }
+    status s = pool_reserve(steps_pool(p->steps), measure.lane_scratch, e);
+    if (s == OK) s = try_block(&b->block, w.used, "activations of the probe", e);
+    if (s != OK) {
+        free(b);
+        return s;
+    }
+    b->bytes = w.used;
+    b->sink = (op_sink){ .kind = SINK_EAGER, .table = steps_table(p->steps), .pool = steps_pool(p->steps) };
+    w = (work){ .base = b->block };
+    take_views(b, &w);
+    w.n = 0;
+    b->draft_work = w;
+    *out = b;
+    return OK;
+}
+
+void probe_close(probe *b) {
+    if (!b) return;
+    block_free(b->block, b->bytes);
+    free(b);
+}
+
+/* n rows of a chain from position `from` on; base 0: none is committed, every key is in the place of its position. */
+static void set_rows(probe *b, int32_t base, int32_t from, int32_t n) {
+    CHECK(n <= PREFILL_MAX);
+    b->rows.n = n;
+    b->rows.base = base;
+    b->rows.chain = 1;
+    for (int32_t r = 0; r < n; r++) b->rows.pos[r] = from + r;
+}
+
+static void put_rows(const view *v, const float *x, int32_t n, int32_t cols) {
+    for (int32_t r = 0; r < n; r++) memcpy(view_row(v, r), x + (int64_t)r * cols, (size_t)cols * sizeof *x);
+}
+
+static void get_rows(const view *v, float *x, int32_t n, int32_t cols) {
+    for (int32_t r = 0; r < n; r++) memcpy(x + (int64_t)r * cols, view_row(v, r), (size_t)cols * sizeof *x);
+}
+
+void probe_embed(probe *b, const int32_t *ids, int32_t n, float *x) {
+    set_rows(b, 0, 0, n);
+    memcpy(b->rows.token, ids, (size_t)n * sizeof *ids);
+    op_embed(&b->sink, &(embed_args){ .table = target_embedding(&b->pair->target), .y = b->pass.x, .rows = &b->rows });
+    get_rows(&b->pass.x, x, n, b->pair->target.cfg.hidden);
+}
+
+void probe_layer(probe *b, int32_t layer, int32_t n, float *x, int32_t *id, float *share) {
+    const target_config *c = &b->pair->target.cfg;
+    int32_t k = c->experts_per_token;
+    set_rows(b, 0, 0, n);
+    put_rows(&b->pass.x, x, n, c->hidden);
+    target_angles(&b->pair->target, &b->sink, &b->pass);
+    target_layer(&b->pair->target, &b->sink, &b->pass, layer);
+    get_rows(&b->pass.x, x, n, c->hidden);
+    if (!c->layer[layer].sparse) return;
+    for (int32_t r = 0; r < n; r++) {
+        if (id) memcpy(id + (int64_t)r * k, view_row(&b->pass.id, r), (size_t)k * sizeof *id);
+        if (share) memcpy(share + (int64_t)r * k, view_row(&b->pass.share, r), (size_t)k * sizeof *share);
+    }
+}
+
+void probe_head(probe *b, int32_t n, const float *x, float *norm, float *logits) {
+    const target *t = &b->pair->target;
+    set_rows(b, 0, 0, n);
+    put_rows(&b->pass.x, x, n, t->cfg.hidden);
+    op_norm(&b->sink, &(norm_args){ .x = b->pass.x,
+                                    .y = b->norm,
+                                    .w = t->w.final_norm,
+                                    .eps = (float)t->cfg.norm_eps,
+                                    .rows = all_rows(b) });
+    target_head(t, &b->sink, &b->pass.x, &b->logits, all_rows(b));
+    get_rows(&b->norm, norm, n, t->cfg.hidden);
+    get_rows(&b->logits, logits, n, t->cfg.vocab);
+}
+
+/* ---- draft ---- */
+
+static bf16 *tap_at(const probe *b, int32_t j, int32_t pos) {
+    const target *t = &b->pair->target;
+    return (bf16 *)view_row(&t->tap_ring, pos % t->tap_ring.rows) + (int64_t)j * t->cfg.hidden;
+}
+
+void probe_get_tap(const probe *b, int32_t j, int32_t n, float *out) {
+    int32_t hidden = b->pair->target.cfg.hidden;
+    for (int32_t r = 0; r < n; r++)
+        for (int32_t c = 0; c < hidden; c++) out[(int64_t)r * hidden + c] = f32_of_bf16(tap_at(b, j, r)[c]);
+}
+
+void probe_set_tap(probe *b, int32_t j, int32_t from, int32_t n, const float *x) {
+    int32_t hidden = b->pair->target.cfg.hidden;
+    for (int32_t r = 0; r < n; r++)
+        for (int32_t c = 0; c < hidden; c++) tap_at(b, j, from + r)[c] = bf16_of_f32(x[(int64_t)r * hidden + c]);
+}
+
+void probe_context(probe *b, int32_t from, int32_t n) {
+    work w = b->draft_work;
+    set_rows(b, from, from, n);
+    draft_context(&b->pair->draft, &b->sink, &w, &b->rows, PREFILL_MAX);
+}
+
+void probe_get_context(const probe *b, int32_t layer, int32_t pos, float *k, float *v) {
+    const kv_store *s = &b->pair->draft.ring[layer];
+    for (int32_t g = 0; g < s->heads; g++) {
+        int64_t at = kv_offset(s, g, pos, 0);
+        for (int32_t i = 0; i < s->size; i++) {
+            k[g * s->size + i] = f32_of_bf16(s->k[at + i]);
+            v[g * s->size + i] = f32_of_bf16(s->v[at + i]);
+        }
+    }
+}
+
+void probe_set_context(probe *b, int32_t layer, int32_t pos, const float *k, const float *v) {
+    const kv_store *s = &b->pair->draft.ring[layer];
+    for (int32_t g = 0; g < s->heads; g++) {
+        int64_t at = kv_offset(s, g, pos, 0);
+        for (int32_t i = 0; i < s->size; i++) {
+            s->k[at + i] = bf16_of_f32(k[g * s->size + i]);
+            s->v[at + i] = bf16_of_f32(v[g * s->size + i]);
+        }
+    }
+}
+
+void probe_block(probe *b, int32_t anchor, int32_t P, int32_t k, float *logits) {
+    const draft *d = &b->pair->draft;
+    CHECK(k + 1 <= NODES_MAX);
+    work w = b->draft_work;
+    set_rows(b, P, P, k + 1);
+    b->rows.token[0] = anchor;
+    for (int32_t r = 1; r <= k; r++) b->rows.token[r] = d->cfg.mask_id;
+    b->head_n = k, b->head_first = 1;
+    draft_pass pass = describe_block(b, &b->sink, &w);
+    get_rows(&pass.logits, logits, k, d->cfg.vocab);
+}

@@ -1,0 +1,237 @@
+#include "engine/core/steps.h"
+
+#include "engine/base/mem.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* One step and what its description needs to know. */
+typedef struct slot {
+    steps *owner;
+    step_kind kind;
+    int32_t bucket;
+    char name[24];
+    step *step;
+    view logits, residual, draft_logits; /* where they lie once recorded */
+} slot;
+
+struct steps {
+    const target *t;
+    const draft *d;
+    op_fn *const *table;
+    pool *pool;
+    bool eager;
+    step_params *params; /* its own cache lines, at a fixed address */
+    kv_store *moved;     /* stores whose rows accept may have to move */
+    slot slot[STEPS_COUNT];
+};
+
+enum {
+    SLOT_PLAIN = 0,
+    SLOT_PREFILL = 1,
+    SLOT_ROUND = SLOT_PREFILL + PREFILL_BUCKETS,
+    SLOT_CONTEXT = SLOT_ROUND + ROUND_BUCKETS
+};
+
+/* ---- descriptions ---- */
+
+/* Rows through the target, its head and the choice. */
+static void describe_target(slot *sl, op_sink *s, work *w, int32_t head_max) {
+    steps *o = sl->owner;
+    step_params *p = o->params;
+    target_pass pass = target_pass_take(o->t, w, &p->st.rows, sl->bucket);
+    view logits = work_take(w, "logits", head_max, o->t->cfg.vocab, DT_F32);
+    target_rows(o->t, s, &pass);
+    target_head(o->t, s, &pass.x, &logits, (live_rows){ &p->st.head_n, &p->st.head_first, head_max });
+    op_pick(s, &(pick_args){ .p = p, .logits = logits });
+    sl->logits = logits;
+    sl->residual = pass.x;
+}
+
+/* The draft's context rows, its block, and the candidates as nodes. */
+static void describe_proposals(slot *sl, op_sink *s, work *w) {
+    steps *o = sl->owner;
+    step_params *p = o->params;
+    int32_t vocab = o->t->cfg.vocab, most = sl->bucket - 1;
+    view id = work_take(w, "candidates", most, 1, DT_I32), logp = work_take(w, "candidate_logp", most, 1, DT_F32);
+    if (o->d) {
+        draft_context(o->d, s, w, &p->st.ctx, sl->bucket);
+        live_rows head = { &p->st.draft_head_n, &p->st.draft_head_first, most };
+        draft_pass pass = draft_block(o->d, s, w, &p->st.draft, sl->bucket, head);
+        op_topk(s, &(topk_args){
+                       .logits = pass.logits, .id = id, .logp = logp, .rows = { &p->st.draft_head_n, NULL, most } });
+        sl->draft_logits = pass.logits;
+    }
+    CHECK(vocab > 0);
+    op_stamp(s, &(stamp_args){ .p = p, .which = 1 });
+    op_tree(s, &(tree_args){ .p = p, .id = id, .logp = logp, .rows_max = sl->bucket });
+}
+
+static void describe(void *ctx, op_sink *s, work *w) {
+    slot *sl = ctx;
+    steps *o = sl->owner;
+    step_params *p = o->params;
+    op_begin(s, &(begin_args){ .p = p,
+                               .kind = sl->kind,
+                               .rows_max = sl->bucket,
+                               .mask_id = o->d ? o->d->cfg.mask_id : 0,
+                               .window = o->d ? o->d->cfg.window : 0 });
+    op_stamp(s, &(stamp_args){ .p = p, .which = 0 });
+    switch (sl->kind) {
+    case STEP_PREFILL:
+    case STEP_PLAIN: describe_target(sl, s, w, 1); break;
+    case STEP_ROUND:
+        describe_proposals(sl, s, w);
+        describe_target(sl, s, w, sl->bucket);
+        break;
+    case STEP_CONTEXT: draft_context(o->d, s, w, &p->st.ctx, sl->bucket); break;
+    }
+    op_stamp(s, &(stamp_args){ .p = p, .which = 2 });
+    op_accept(s, &(accept_args){ .p = p, .kind = sl->kind });
+    if (sl->kind == STEP_ROUND)
+        op_kv_move(s, &(kv_move_args){ .p = p, .stores = o->moved, .n = o->t->cfg.layers, .taps = o->t->tap_ring });
+    op_stamp(s, &(stamp_args){ .p = p, .which = 3 });
+}
+
+/* ---- life ---- */
+
+static void plan_slot(steps *s, int at, step_kind kind, const char *name, int32_t bucket) {
+    slot *sl = &s->slot[at];
+    *sl = (slot){ .owner = s, .kind = kind, .bucket = bucket };
+    snprintf(sl->name, sizeof sl->name, "%s-%d", name, bucket);
+}
+
+status steps_open(steps **out, const target *t, const draft *d, isa i, int lanes, err *e) {
+    steps *s = xalloc(sizeof *s);
+    s->t = t, s->d = d, s->table = op_table(i);
+    s->params = aligned_alloc(64, (sizeof *s->params + 63) / 64 * 64);
+    CHECK(s->params != NULL);
+    memset(s->params, 0, sizeof *s->params);
+    s->params->in.n_proposals = -1;
+    s->moved = t->kv.layer;
+    plan_slot(s, SLOT_PLAIN, STEP_PLAIN, "plain", 1);
+    for (int b = 0; b < PREFILL_BUCKETS; b++)
+        plan_slot(s, SLOT_PREFILL + b, STEP_PREFILL, "prefill", prefill_bucket[b]);
+    for (int b = 0; b < ROUND_BUCKETS; b++) plan_slot(s, SLOT_ROUND + b, STEP_ROUND, "round", round_bucket[b]);
+    for (int b = 0; b < CONTEXT_BUCKETS; b++)
+        plan_slot(s, SLOT_CONTEXT + b, STEP_CONTEXT, "context", context_bucket[b]);
+    status st = pool_open(&s->pool, lanes, e);
+    for (int at = 0; at < STEPS_COUNT && st == OK; at++) {
+        slot *sl = &s->slot[at];
+        if (sl->kind == STEP_CONTEXT && !d) continue;
+        st = step_open(&sl->step, sl->name, describe, sl, s->table, s->pool, e);
+    }
+    if (st != OK) {
+        steps_close(s);
+        return st;
+    }
+    *out = s;
+    return OK;
+}
+
+void steps_close(steps *s) {
+    if (!s) return;
+    for (int i = 0; i < STEPS_COUNT; i++) step_close(s->slot[i].step);
+    pool_close(s->pool);
+    free(s->params);
+    free(s);
+}
+
+/* ---- running ---- */
+
+static const step_out *run(steps *s, int at) {
+    s->params->in.seq++;
+    if (s->eager)
+        step_run_eager(s->slot[at].step);
+    else
+        step_replay(s->slot[at].step);
+    CHECK(s->params->out.seq == s->params->in.seq);
+    s->params->in.base = -1;
+    return &s->params->out;
+}
+
+void steps_seek(steps *s, int32_t base, int32_t anchor, int32_t ctx_len) {
+    step_in *in = &s->params->in;
+    in->base = base, in->anchor = anchor, in->ctx_len = ctx_len;
+}
+
+void steps_set_pick(steps *s, const pick_params *pick) { s->params->in.pick = *pick; }
+
+const step_out *steps_prefill(steps *s, const int32_t *tokens, int32_t n, bool want_head) {
+    step_in *in = &s->params->in;
+    in->rows = n;
+    in->want_head = want_head;
+    memcpy(in->tokens, tokens, (size_t)n * sizeof *tokens);
+    return run(s, SLOT_PREFILL + bucket_find(prefill_bucket, PREFILL_BUCKETS, n));
+}
+
+const step_out *steps_prompt(steps *s, const pick_params *pick, const int32_t *tokens, size_t n) {
+    CHECK(n >= 1);
+    steps_seek(s, 0, 0, 0);
+    steps_set_pick(s, pick);
+    for (; n > PREFILL_MAX; tokens += PREFILL_MAX, n -= PREFILL_MAX) steps_prefill(s, tokens, PREFILL_MAX, false);
+    return steps_prefill(s, tokens, (int32_t)n, true);
+}
+
+const step_out *steps_plain(steps *s) { return run(s, SLOT_PLAIN); }
+
+/* Positions that the draft can see from the committed end and whose context rows are missing. */
+static int32_t lag(const steps *s) {
+    const step_in *in = &s->params->in;
+    const step_state *st = &s->params->st;
+    int32_t base = in->base >= 0 ? in->base : st->base, have = in->base >= 0 ? in->ctx_len : st->ctx_len;
+    int32_t oldest = base - s->d->cfg.window;
+    return base - (have > oldest ? have : oldest);
+}
+
+void steps_catch_up(steps *s) {
+    if (!s->d) return;
+    for (int32_t n; (n = lag(s)) > 0;) {
+        if (n > PREFILL_MAX) n = PREFILL_MAX;
+        s->params->in.rows = n;
+        run(s, SLOT_CONTEXT + bucket_find(context_bucket, CONTEXT_BUCKETS, n));
+    }
+}
+
+const step_out *steps_round(steps *s, int32_t k) {
+    CHECK(s->d && k >= 1);
+    int b = bucket_find(round_bucket, ROUND_BUCKETS, k + 1);
+    if (lag(s) > round_bucket[b]) steps_catch_up(s);
+    step_in *in = &s->params->in;
+    in->draft_rows = k + 1;
+    in->nodes_max = k;
+    in->n_proposals = -1;
+    return run(s, SLOT_ROUND + b);
+}
+
+const step_out *steps_verify(steps *s, const int32_t *proposals, int32_t n) {
+    CHECK(n >= 0 && n < NODES_MAX);
+    int b = bucket_find(round_bucket, ROUND_BUCKETS, n + 1);
+    if (s->d && lag(s) > round_bucket[b]) steps_catch_up(s);
+    step_in *in = &s->params->in;
+    in->draft_rows = 1;
+    in->nodes_max = n;
+    in->n_proposals = n;
+    memcpy(in->proposals, proposals, (size_t)n * sizeof *proposals);
+    return run(s, SLOT_ROUND + b);
+}
+
+/* ---- doors for tests ---- */
+
+step_params *steps_params(steps *s) { return s->params; }
+step *steps_get(steps *s, int i) { return s->slot[i].step; }
+const target *steps_target(const steps *s) { return s->t; }
+const draft *steps_draft(const steps *s) { return s->d; }
+pool *steps_pool(steps *s) { return s->pool; }
+op_fn *const *steps_table(const steps *s) { return s->table; }
+view steps_logits(const steps *s, int i) { return s->slot[i].logits; }
+view steps_residual(const steps *s, int i) { return s->slot[i].residual; }
+view steps_draft_logits(const steps *s, int i) { return s->slot[i].draft_logits; }
+void steps_set_eager(steps *s, bool eager) { s->eager = eager; }
+
+size_t steps_bytes(const steps *s) {
+    size_t bytes = 0;
+    for (int i = 0; i < STEPS_COUNT; i++)
+        if (s->slot[i].step) bytes += step_bytes(s->slot[i].step);
+    return bytes;
+}

@@ -1,0 +1,48 @@
+/* engine/core/steps.h - the recorded steps of a pair, and what a round needs from them.
+ *
+ * All steps share one parameter block. A wrapper fills `in`, replays, and returns `out`: nothing in between allocates,
+ * branches on results or waits. One thread, the one that opened it. */
+#ifndef ENGINE_CORE_STEPS_H
+#define ENGINE_CORE_STEPS_H
+#include "draft/draft.h"
+#include "graphs/step.h"
+#include "target/target.h"
+
+typedef struct steps steps;
+
+/* d NULL: no draft; rounds then verify given proposals only. All steps are recorded here. */
+status steps_open(steps **out, const target *t, const draft *d, isa i, int lanes, err *e);
+void steps_close(steps *s);
+
+/* Before the first step of a sequence, or after a cut: committed length, anchor at that position (ignored by prefill),
+ * and how far the draft's context ring is valid. */
+void steps_seek(steps *s, int32_t base, int32_t anchor, int32_t ctx_len);
+void steps_set_pick(steps *s, const pick_params *pick);
+
+/* n <= PREFILL_MAX prompt tokens behind the committed ones. want_head: out->token[0] is chosen from the last row. */
+const step_out *steps_prefill(steps *s, const int32_t *tokens, int32_t n, bool want_head);
+/* A whole prompt from an empty sequence, n >= 1 tokens in full chunks: the first token is chosen. */
+const step_out *steps_prompt(steps *s, const pick_params *pick, const int32_t *tokens, size_t n);
+/* The anchor alone: one token. */
+const step_out *steps_plain(steps *s);
+/* k proposals of the draft, verified in one pass. Catches the draft's context up first when it is far behind. */
+const step_out *steps_round(steps *s, int32_t k);
+/* The same with a given chain of n proposals, n < NODES_MAX. */
+const step_out *steps_verify(steps *s, const int32_t *proposals, int32_t n);
+/* Projects the taps of all committed positions that the draft can still see and that are missing in its ring. */
+void steps_catch_up(steps *s);
+
+/* For tests, verify and bench. */
+enum { STEPS_COUNT = 1 + PREFILL_BUCKETS + ROUND_BUCKETS + CONTEXT_BUCKETS };
+step_params *steps_params(steps *s);
+step *steps_get(steps *s, int i); /* i < STEPS_COUNT; NULL: does not exist for this pair */
+const target *steps_target(const steps *s);
+const draft *steps_draft(const steps *s); /* NULL: none */
+pool *steps_pool(steps *s);
+op_fn *const *steps_table(const steps *s);
+size_t steps_bytes(const steps *s);         /* activations and lane scratch */
+view steps_logits(const steps *s, int i);   /* the target's logits of step i, F32 [head rows][V] */
+view steps_residual(const steps *s, int i); /* the target's residual rows after step i */
+view steps_draft_logits(const steps *s, int i);
+void steps_set_eager(steps *s, bool eager); /* run ops one by one instead of replaying: purity tests */
+#endif

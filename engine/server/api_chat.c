@@ -1,0 +1,289 @@
+/* POST /v1/chat/completions: from the body to a generation, and from its events to the client.
+ *
+ * A chat lives from a successful submit to the last event of its generation. The exchange may end earlier (the client
+ * went: the generation is cancelled and its remaining events are read without effect), never later. */
+#include "engine/server/api_chat_int.h"
+
+#include "engine/base/clock.h"
+#include "engine/base/log.h"
+#include "engine/base/mem.h"
+#include "engine/text/chat.h"
+
+#include <jansson.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* What a request needs until it is submitted; all of it is let go in api_chat. */
+typedef struct draft {
+    json_t *body, *kwargs;
+    api_params p;
+    buf ignored, prompt;
+    token_list ids;
+    int64_t template_ns, tokenize_ns;
+    char param[PARAM_NAME_MAX];
+} draft;
+
+/* ------------------------------------------------------------------------ the answer */
+
+static void chat_free(chat *c) {
+    buf_free(&c->common);
+    buf_free(&c->reasoning);
+    buf_free(&c->content);
+    buf_free(&c->tokens);
+    api_meter_deinit(&c->meter);
+    arena_free(c->mem);
+    free(c);
+}
+
+static void on_closed(void *arg) {
+    chat *c = arg;
+    if (c->p.stream) sse_abandon(&c->out);
+    c->x = NULL;
+    log_info("chat", "%s the client has gone after %d tokens", c->request_id, c->meter.totals.generated);
+    engine_cancel(c->sv->en, c->sink.id);
+}
+
+static void fail(chat *c, int code, str message) {
+    log_error("chat", "%s %.*s", c->request_id, STR_ARG(message));
+    if (!c->x) return;
+    if (c->p.stream) {
+        chat_write_error_(c, code, message);
+        return;
+    }
+    buf text = { 0 };
+    buf_str(&text, message);
+    http_exchange *x = c->x;
+    c->x = NULL;
+    api_error_reply(x, &(api_error){ .code = code, .message = buf_cstr(&text) });
+    buf_free(&text);
+}
+
+static void log_summary(const chat *c, const char *how) {
+    const gen_totals *t = &c->meter.totals;
+    double decode_ms = clock_ms(t->decode_ns);
+    log_info("chat",
+             "%s prompt %d, first token %.1f ms, %d tokens, %.1f tokens/s, %d steps, %d of %d proposals accepted, %s",
+             c->request_id, t->prompt, c->meter.first_ns ? clock_ms(c->meter.first_ns - c->meter.began_ns) : 0.0,
+             t->generated, decode_ms > 0 ? (t->generated - 1) * 1e3 / decode_ms : 0.0, t->steps, t->accepted,
+             t->drafted, how);
+}
+
+static void finish(chat *c, const gen_event *ev) {
+    if (ev->u.end.why == DONE_CANCELLED) {
+        log_summary(c, "cancelled");
+        if (c->x) fail(c, 503, STR("the server is shutting down"));
+        return;
+    }
+    int32_t stop = ev->u.end.totals->stop_index;
+    chat_end end = { .reason = ev->u.end.why == DONE_LENGTH ? "length" : "stop",
+                     .end_token = ev->u.end.totals->end_token };
+    if (ev->u.end.why == DONE_STOP && stop >= 0 && stop < c->p.n_stop) end.stop = c->p.stop[stop];
+    log_summary(c, end.reason);
+    if (!c->x) return;
+    if (c->p.stream) {
+        chat_write_end_(c, &end);
+        return;
+    }
+    buf body = { 0 };
+    http_exchange *x = c->x;
+    c->x = NULL;
+    chat_write_whole_(c, &end, &body);
+    http_reply(x, 200, "application/json", buf_view(&body));
+    buf_free(&body);
+}
+
+static void on_round(chat *c, const gen_event *ev) {
+    if (c->p.return_token_ids) buf_put(&c->tokens, ev->u.round.tokens, sizeof(int32_t) * (size_t)ev->u.round.n);
+    if (!c->p.stream || !c->x) return;
+    sse_set_answering(&c->out);
+    chat_write_round_(c);
+}
+
+static void on_event(gen_sink *s, const gen_event *ev) {
+    chat *c = (chat *)s;
+    api_meter_event(&c->meter, ev);
+    switch (ev->kind) {
+    case GEN_STARTED: break;
+    case GEN_PREFILL:
+        if (c->p.return_progress && c->p.stream && c->x)
+            chat_write_progress_(c, ev->u.prefill.done, ev->u.prefill.total);
+        break;
+    case GEN_TEXT: buf_str(&c->content, ev->text); break;
+    case GEN_REASONING: buf_str(&c->reasoning, ev->text); break;
+    case GEN_ROUND: on_round(c, ev); break;
+    case GEN_DONE:
+        c->is_over = true;
+        finish(c, ev);
+        break;
+    case GEN_FAILED:
+        c->is_over = true;
+        fail(c, 500, ev->text);
+        break;
+    }
+}
+
+static void on_flush(gen_sink *s) {
+    chat *c = (chat *)s;
+    if (c->x && c->p.stream) {
+        if (c->is_over)
+            sse_end(&c->out);
+        else
+            sse_flush(&c->out);
+    }
+    if (c->is_over) chat_free(c);
+}
+
+/* ----------------------------------------------------------------------- the request */
+
+static status render(const api_call *call, draft *d, err *e) {
+    const text_model *tm = engine_get_text(call->sv->en);
+    TRY(api_params_kwargs(&d->kwargs, d->body, call->sv->opt.kwargs_json, d->p.thinking, d->param, e));
+    const json_t *tools = json_object_get(d->body, "tools");
+    chat_request rq = {
+        .messages = json_object_get(d->body, "messages"),
+        .tools = json_array_size(tools) ? tools : NULL,
+        .kwargs = d->kwargs,
+        .add_generation_prompt = true,
+        .source = http_get_body(call->x),
+    };
+    if (!json_is_array(rq.messages) || !json_array_size(rq.messages)) {
+        snprintf(d->param, sizeof d->param, "messages");
+        return err_set(e, ERR_REQUEST, "messages must be an array with at least one message");
+    }
+    int64_t t0 = clock_ns();
+    TRY(chat_render(tm, &rq, &d->prompt, d->param, e));
+    int64_t t1 = clock_ns();
+    TRY(text_encode(tm, buf_view(&d->prompt), true, &d->ids, e));
+    d->template_ns = t1 - t0;
+    d->tokenize_ns = clock_ns() - t1;
+    return OK;
+}
+
+static status read_request(const api_call *call, draft *d, err *e) {
+    api_defaults def = {
+        .facts = engine_get_facts(call->sv->en),
+        .speculation = http_find_header(call->x, "x-speculation"),
+        .strict = call->sv->opt.strict_params,
+    };
+    TRY(api_params_parse(&d->body, http_get_body(call->x), e));
+    TRY(api_params_read(&d->p, d->body, &def, &d->ignored, d->param, e));
+    if (d->p.pick.seed == UINT64_MAX) d->p.pick.seed = api_random();
+    return render(call, d, e);
+}
+
+/* The engine's copy of the request: its arena goes with it. */
+static gen_request make_gen_request(const draft *d, const server *sv) {
+    arena *mem = arena_new();
+    const api_params *p = &d->p;
+    int32_t *ids = arena_alloc(mem, sizeof *ids * d->ids.n);
+    str *stop = arena_alloc(mem, sizeof *stop * (size_t)p->n_stop);
+    memcpy(ids, d->ids.ids, sizeof *ids * d->ids.n);
+    for (int32_t i = 0; i < p->n_stop; i++) stop[i] = arena_str(mem, p->stop[i]);
+    reply_start start = chat_start(engine_get_text(sv->en), ids, d->ids.n);
+    return (gen_request){
+        .tokens = ids,
+        .n_tokens = d->ids.n,
+        .max_new = p->max_new ? p->max_new : engine_get_facts(sv->en)->ctx,
+        .pick = p->pick,
+        .reply = { .start = p->reasoning == REASONING_NONE ? REPLY_RAW : start,
+                   .stop = stop,
+                   .n_stop = (size_t)p->n_stop,
+                   .ignore_end = p->ignore_end },
+        .spec_tokens = p->spec_tokens,
+        .mem = mem,
+    };
+}
+
+static chat *chat_new(const api_call *call, const draft *d) {
+    chat *c = xalloc(sizeof *c);
+    c->sink = (gen_sink){ .event = on_event, .flush = on_flush };
+    c->sv = call->sv;
+    c->x = call->x;
+    c->mem = arena_new();
+    c->p = d->p;
+    c->p.model = NULL; /* belongs to the body */
+    for (int32_t i = 0; i < c->p.n_stop; i++) c->p.stop[i] = arena_str(c->mem, c->p.stop[i]);
+    memcpy(c->request_id, call->request_id.p, call->request_id.n);
+    api_new_id(c->id, "chatcmpl-");
+    chat_write_common_(c, time(NULL));
+    c->meter = (api_meter){ .began_ns = call->began_ns, .template_ns = d->template_ns, .tokenize_ns = d->tokenize_ns };
+    c->meter.totals.prompt = (int32_t)d->ids.n;
+    c->meter.totals.reasoning = -1;
+    return c;
+}
+
+/* A request's own interval wins, within reason. */
+static int ping_ms(const api_params *p, int own) {
+    if (p->ping_s == 0) return own;
+    return p->ping_s < 0 ? -1 : p->ping_s < 0.1 ? 100 : (int)(p->ping_s * 1000);
+}
+
+/* All that can be refused has been refused: a stream's head leaves before the model runs. */
+static void begin_answer(chat *c) {
+    http_set_closed(c->x, on_closed, c);
+    if (!c->p.stream) return;
+    const server_options *o = &c->sv->opt;
+    sse_begin(&c->out, c->x, c->sv->l, ping_ms(&c->p, o->ping_first_ms), ping_ms(&c->p, o->ping_ms));
+}
+
+static void refuse_long(const api_call *call, size_t n, int32_t max_new, int32_t ctx) {
+    buf text = { 0 };
+    buf_printf(&text,
+               "This model's maximum context length is %d tokens. The messages make %zu tokens, which leaves no room "
+               "for an answer",
+               ctx, n);
+    if (max_new) buf_printf(&text, " (%d tokens were asked for)", max_new);
+    buf_str(&text, STR(". Please shorten them."));
+    api_error er = api_error_of(ERR_TOO_LONG, buf_cstr(&text), "messages");
+    er.n_prompt = (int64_t)n;
+    er.n_ctx = ctx;
+    api_error_reply(call->x, &er);
+    buf_free(&text);
+}
+
+static void submit(const api_call *call, draft *d) {
+    server *sv = call->sv;
+    err e;
+    if (d->ignored.len) http_add_header(call->x, "x-ignored-params", buf_view(&d->ignored));
+    int32_t ctx = engine_get_facts(sv->en)->ctx;
+    if (d->ids.n >= (size_t)ctx) {
+        refuse_long(call, d->ids.n, d->p.max_new, ctx);
+        return;
+    }
+    gen_request rq = make_gen_request(d, sv);
+    chat *c = chat_new(call, d);
+    c->meter.submitted_ns = clock_ns();
+    status s = server_submit_(sv, &rq, &c->sink, &e);
+    if (s == OK) {
+        begin_answer(c);
+        return;
+    }
+    chat_free(c);
+    arena_free(rq.mem);
+    api_error er = api_error_of(s, s == ERR_BUSY ? "the queue is full; please try again in a moment" : e.text, NULL);
+    api_error_reply(call->x, &er);
+}
+
+void api_chat(const api_call *call) {
+    if (!api_is_ready(call)) return;
+    err e;
+    draft d = { 0 };
+    const char *served = server_model_(call->sv);
+    status s = read_request(call, &d, &e);
+    if (s != OK) {
+        api_error er = api_error_of(s, e.text, d.param);
+        api_error_reply(call->x, &er);
+    } else if (call->sv->opt.strict_model && strcmp(d.p.model, served) != 0) {
+        api_error_reply(call->x, &(api_error){ .code = 404,
+                                               .id = "model_not_found",
+                                               .param = "model",
+                                               .message = "no such model; /v1/models lists the one that is served" });
+    } else {
+        submit(call, &d);
+    }
+    json_decref(d.body);
+    json_decref(d.kwargs);
+    buf_free(&d.ignored);
+    buf_free(&d.prompt);
+    token_list_free(&d.ids);
+}

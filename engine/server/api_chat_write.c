@@ -1,0 +1,184 @@
+/* The bytes of chat answers: chunks of a stream, and the object of an answer that comes whole. */
+#include "engine/server/api_chat_int.h"
+
+#include "engine/base/clock.h"
+
+#include <stdio.h>
+
+/* Everything after the opening brace that is the same in all chunks; `object` differs between streamed and whole. */
+void chat_write_common_(chat *c, time_t created) {
+    const engine_facts *f = engine_get_facts(c->sv->en);
+    char print[80];
+    snprintf(print, sizeof print, "skiff-%s-%d", f->isa ? f->isa : "cpu", f->ctx);
+    jsonw w;
+    buf all = { 0 };
+    jsonw_init(&w, &all);
+    jsonw_begin_object(&w);
+    jsonw_key_str(&w, "id", str_of(c->id));
+    jsonw_key_str(&w, "object", c->p.stream ? STR("chat.completion.chunk") : STR("chat.completion"));
+    jsonw_key_int(&w, "created", created);
+    jsonw_key_str(&w, "model", str_of(server_model_(c->sv)));
+    jsonw_key_str(&w, "system_fingerprint", str_of(print));
+    jsonw_end_object(&w);
+    jsonw_deinit(&w);
+    buf_put(&c->common, all.data + 1, all.len - 2);
+    buf_free(&all);
+}
+
+static void open_chunk(chat *c, jsonw *w) {
+    jsonw_init(w, sse_open_event(&c->out));
+    jsonw_begin_object(w);
+    jsonw_members(w, buf_view(&c->common));
+}
+
+static void close_chunk(chat *c, jsonw *w) {
+    jsonw_end_object(w);
+    jsonw_deinit(w);
+    sse_close_event(&c->out);
+}
+
+static void write_token_ids(chat *c, jsonw *w) {
+    if (!c->p.return_token_ids) return;
+    const int32_t *ids = (const int32_t *)(const void *)c->tokens.data;
+    jsonw_key(w, "token_ids");
+    jsonw_begin_array(w);
+    for (size_t i = 0; i < c->tokens.len / sizeof *ids; i++) jsonw_int(w, ids[i]);
+    jsonw_end_array(w);
+    buf_clear(&c->tokens);
+}
+
+static void write_reasoning(const chat *c, jsonw *w, str text) {
+    if (c->p.reasoning != REASONING_SHORT) jsonw_key_str(w, "reasoning_content", text);
+    if (c->p.reasoning == REASONING_SHORT || c->p.reasoning == REASONING_BOTH) jsonw_key_str(w, "reasoning", text);
+}
+
+static void write_stop_reason(jsonw *w, const chat_end *end) {
+    jsonw_key(w, "stop_reason");
+    if (end->stop.p)
+        jsonw_str(w, end->stop);
+    else if (end->end_token >= 0)
+        jsonw_int(w, end->end_token);
+    else
+        jsonw_null(w);
+}
+
+/* One chunk with a choice. Every delta has a content member: some clients fail without. The role comes with the first
+ * text, because a chunk of its own would count as the first token. */
+static void write_delta(chat *c, str reasoning, str content, const chat_end *end) {
+    jsonw w;
+    open_chunk(c, &w);
+    jsonw_key(&w, "choices");
+    jsonw_begin_array(&w);
+    jsonw_begin_object(&w);
+    jsonw_key_int(&w, "index", 0);
+    jsonw_key(&w, "delta");
+    jsonw_begin_object(&w);
+    if (!c->has_role) jsonw_key_str(&w, "role", STR("assistant"));
+    c->has_role = true;
+    jsonw_key_str(&w, "content", content);
+    if (reasoning.n) write_reasoning(c, &w, reasoning);
+    jsonw_end_object(&w);
+    jsonw_key_null(&w, "logprobs");
+    jsonw_key_str(&w, "finish_reason", end ? str_of(end->reason) : (str){ 0 });
+    if (end) write_stop_reason(&w, end);
+    write_token_ids(c, &w);
+    jsonw_end_object(&w);
+    jsonw_end_array(&w);
+    if (c->p.continuous_usage) {
+        jsonw_key(&w, "usage");
+        api_write_usage(&w, &c->meter.totals);
+    }
+    if (end || c->p.timings_per_token) {
+        jsonw_key(&w, "timings");
+        api_write_timings(&w, &c->meter);
+    }
+    close_chunk(c, &w);
+}
+
+void chat_write_round_(chat *c) {
+    if (c->reasoning.len) write_delta(c, buf_view(&c->reasoning), (str){ 0 }, NULL);
+    if (c->content.len) write_delta(c, (str){ 0 }, buf_view(&c->content), NULL);
+    buf_clear(&c->reasoning);
+    buf_clear(&c->content);
+}
+
+/* `choices` is empty: a chunk with a choice would count as the first token. */
+void chat_write_progress_(chat *c, int32_t done, int32_t total) {
+    double ms = clock_ms(clock_ns() - c->meter.started_ns);
+    jsonw w;
+    open_chunk(c, &w);
+    jsonw_key(&w, "choices");
+    jsonw_raw(&w, STR("[]"));
+    jsonw_key(&w, "prompt_progress");
+    jsonw_begin_object(&w);
+    jsonw_key_int(&w, "total", total);
+    jsonw_key_int(&w, "cache", 0);
+    jsonw_key_int(&w, "processed", done);
+    jsonw_key_ms(&w, "time_ms", ms);
+    jsonw_key_ms(&w, "eta_ms", done > 0 ? ms * (total - done) / done : 0);
+    jsonw_end_object(&w);
+    close_chunk(c, &w);
+}
+
+void chat_write_end_(chat *c, const chat_end *end) {
+    chat_write_round_(c);
+    write_delta(c, (str){ 0 }, STR(""), end);
+    if (c->p.include_usage) {
+        jsonw w;
+        open_chunk(c, &w);
+        jsonw_key(&w, "choices");
+        jsonw_raw(&w, STR("[]"));
+        jsonw_key(&w, "usage");
+        api_write_usage(&w, &c->meter.totals);
+        close_chunk(c, &w);
+    }
+    sse_put_done(&c->out);
+}
+
+/* After the head of a stream an error can only be an event; its code is a number there. */
+void chat_write_error_(chat *c, int code, str message) {
+    jsonw w;
+    jsonw_init(&w, sse_open_event(&c->out));
+    jsonw_begin_object(&w);
+    jsonw_key(&w, "error");
+    jsonw_begin_object(&w);
+    jsonw_key_str(&w, "message", message);
+    jsonw_key_str(&w, "type", code == 503 ? STR("unavailable_error") : STR("server_error"));
+    jsonw_key_null(&w, "param");
+    jsonw_key_int(&w, "code", code);
+    jsonw_end_object(&w);
+    jsonw_end_object(&w);
+    jsonw_deinit(&w);
+    sse_close_event(&c->out);
+    sse_put_done(&c->out);
+}
+
+void chat_write_whole_(chat *c, const chat_end *end, buf *out) {
+    jsonw w;
+    jsonw_init(&w, out);
+    jsonw_begin_object(&w);
+    jsonw_members(&w, buf_view(&c->common));
+    jsonw_key(&w, "choices");
+    jsonw_begin_array(&w);
+    jsonw_begin_object(&w);
+    jsonw_key_int(&w, "index", 0);
+    jsonw_key(&w, "message");
+    jsonw_begin_object(&w);
+    jsonw_key_str(&w, "role", STR("assistant"));
+    jsonw_key_str(&w, "content", buf_view(&c->content));
+    if (c->reasoning.len) write_reasoning(c, &w, buf_view(&c->reasoning));
+    jsonw_key_null(&w, "refusal");
+    jsonw_end_object(&w);
+    jsonw_key_null(&w, "logprobs");
+    jsonw_key_str(&w, "finish_reason", str_of(end->reason));
+    write_stop_reason(&w, end);
+    write_token_ids(c, &w);
+    jsonw_end_object(&w);
+    jsonw_end_array(&w);
+    jsonw_key(&w, "usage");
+    api_write_usage(&w, &c->meter.totals);
+    jsonw_key(&w, "timings");
+    api_write_timings(&w, &c->meter);
+    jsonw_end_object(&w);
+    jsonw_deinit(&w);
+}

@@ -1,0 +1,566 @@
+#include "engine/server/api_params.h"
+
+#include "engine/server/net/wire.h"
+
+#include <jansson.h>
+#include <math.h>
+#include <stdio.h>
+
+enum { DEPTH_MAX = 128, IGNORED_MAX = 1000, SPEC_MAX = 15 };
+
+/* ------------------------------------------------------------------------- bodies */
+
+/* Deepest nesting outside of strings. jansson recurses once per level, so this comes first. */
+static bool too_deep(str s) {
+    int depth = 0;
+    bool in_string = false;
+    for (size_t i = 0; i < s.n; i++) {
+        char c = s.p[i];
+        if (in_string) {
+            if (c == '\\')
+                i++;
+            else if (c == '"')
+                in_string = false;
+        } else if (c == '"') {
+            in_string = true;
+        } else if (c == '[' || c == '{') {
+            if (++depth > DEPTH_MAX) return true;
+        } else if (c == ']' || c == '}') {
+            depth--;
+        }
+    }
+    return false;
+}
+
+static const char *json_fault(const json_error_t *je) {
+    switch (json_error_code(je)) {
+    case json_error_invalid_utf8: return "not UTF-8";
+    case json_error_premature_end_of_input: return "it ends too early";
+    case json_error_end_of_input_expected: return "something follows the first value";
+    case json_error_null_byte_in_key: return "a member name with a NUL";
+    case json_error_numeric_overflow: return "a number out of range";
+    default: return "syntax error";
+    }
+}
+
+status api_params_parse(json_t **out, str text, err *e) {
+    if (!text.n) return err_set(e, ERR_REQUEST, "the request body is empty; a JSON object is expected");
+    if (too_deep(text)) return err_set(e, ERR_REQUEST, "the request body is nested deeper than %d levels", DEPTH_MAX);
+    json_error_t je;
+    json_t *v = json_loadb(text.p, text.n, JSON_ALLOW_NUL, &je);
+    if (!v)
+        return err_set(e, ERR_REQUEST, "the request body is not valid JSON: %s (line %d, column %d)", json_fault(&je),
+                       je.line, je.column);
+    if (!json_is_object(v)) {
+        json_decref(v);
+        return err_set(e, ERR_REQUEST, "the request body must be a JSON object");
+    }
+    *out = v;
+    return OK;
+}
+
+/* ------------------------------------------------------------------------ members */
+
+typedef struct reader {
+    const json_t *o;    /* object that is read */
+    const char *within; /* "stream_options.", "" at the top */
+    char *param;
+    err *e;
+} reader;
+
+static void name_param(reader *r, const char *name) { snprintf(r->param, PARAM_NAME_MAX, "%s%s", r->within, name); }
+
+/* The member, NULL when absent or null. */
+static const json_t *find(reader *r, const char *name) {
+    const json_t *v = json_object_get(r->o, name);
+    return json_is_null(v) ? NULL : v;
+}
+
+static const char *type_name(const json_t *v) {
+    switch (json_typeof(v)) {
+    case JSON_OBJECT: return "an object";
+    case JSON_ARRAY: return "an array";
+    case JSON_STRING: return "a string";
+    case JSON_INTEGER: return "an integer";
+    case JSON_REAL: return "a number with a fraction";
+    case JSON_TRUE:
+    case JSON_FALSE: return "a boolean";
+    default: return "null";
+    }
+}
+
+static status wrong_type(reader *r, const char *name, const char *expected, const json_t *v) {
+    name_param(r, name);
+    return err_set(r->e, ERR_REQUEST, "%s%s must be %s, not %s", r->within, name, expected, type_name(v));
+}
+
+static status read_bool(reader *r, const char *name, bool *out) {
+    const json_t *v = find(r, name);
+    if (!v) return OK;
+    if (!json_is_boolean(v)) return wrong_type(r, name, "a boolean", v);
+    *out = json_is_true(v);
+    return OK;
+}
+
+static status read_int(reader *r, const char *name, json_int_t min, json_int_t max, json_int_t *out) {
+    const json_t *v = find(r, name);
+    if (!v) return OK;
+    if (!json_is_integer(v)) return wrong_type(r, name, "an integer", v);
+    json_int_t i = json_integer_value(v);
+    if (i < min || i > max) {
+        name_param(r, name);
+        if (max == INT32_MAX)
+            return err_set(r->e, ERR_REQUEST, "%s%s must be at least %lld, not %lld", r->within, name, (long long)min,
+                           (long long)i);
+        return err_set(r->e, ERR_REQUEST, "%s%s must be between %lld and %lld, not %lld", r->within, name,
+                       (long long)min, (long long)max, (long long)i);
+    }
+    *out = i;
+    return OK;
+}
+
+/* min itself is allowed unless `above`. */
+static status read_real(reader *r, const char *name, double min, bool above, double max, double *out) {
+    const json_t *v = find(r, name);
+    if (!v) return OK;
+    if (!json_is_number(v)) return wrong_type(r, name, "a number", v);
+    double d = json_number_value(v);
+    if (!(above ? d > min : d >= min) || !(d <= max)) {
+        name_param(r, name);
+        return err_set(r->e, ERR_REQUEST, "%s%s must be %s %g and at most %g, not %g", r->within, name,
+                       above ? "above" : "at least", min, max, d);
+    }
+    *out = d;
+    return OK;
+}
+
+static status read_float(reader *r, const char *name, double min, bool above, double max, float *out) {
+    double d = (double)*out;
+    TRY(read_real(r, name, min, above, max, &d));
+    *out = (float)d;
+    return OK;
+}
+
+static status read_str(reader *r, const char *name, const char **out) {
+    const json_t *v = find(r, name);
+    if (!v) return OK;
+    if (!json_is_string(v)) return wrong_type(r, name, "a string", v);
+    *out = json_string_value(v);
+    return OK;
+}
+
+static status read_object(reader *r, const char *name, reader *inner, char within[PARAM_NAME_MAX]) {
+    const json_t *v = find(r, name);
+    if (v && !json_is_object(v)) return wrong_type(r, name, "an object", v);
+    snprintf(within, PARAM_NAME_MAX, "%s.", name);
+    *inner = (reader){ .o = v, .within = within, .param = r->param, .e = r->e };
+    return OK;
+}
+
+static status unsupported(reader *r, const char *name, const char *instead) {
+    name_param(r, name);
+    return err_set(r->e, ERR_UNSUPPORTED, "%s%s is not supported by this server: %s", r->within, name, instead);
+}
+
+/* ---------------------------------------------------------------- the known members */
+
+typedef enum member_rule {
+    M_READ,     /* honoured, or judged by a function below */
+    M_IGNORED,  /* means nothing here; listed like unknown ones */
+    M_OFF,      /* refused unless false, 0, "" or empty */
+    M_ONE,      /* refused unless 1 */
+    M_MINUS_ONE /* refused unless -1 */
+} member_rule;
+
+static const struct member {
+    const char *name;
+    member_rule rule;
+} MEMBERS[] = {
+    { "messages", M_READ },
+    { "model", M_READ },
+    { "stream", M_READ },
+    { "stream_options", M_READ },
+    { "max_tokens", M_READ },
+    { "max_completion_tokens", M_READ },
+    { "stop", M_READ },
+    { "seed", M_READ },
+    { "temperature", M_READ },
+    { "top_p", M_READ },
+    { "top_k", M_READ },
+    { "min_p", M_READ },
+    { "tools", M_READ },
+    { "tool_choice", M_READ },
+    { "response_format", M_READ },
+    { "modalities", M_READ },
+    { "function_call", M_READ },
+    { "reasoning_effort", M_READ },
+    { "reasoning", M_READ },
+    { "chat_template_kwargs", M_READ },
+    { "reasoning_format", M_READ },
+    { "ignore_eos", M_READ },
+    { "timings_per_token", M_READ },
+    { "return_progress", M_READ },
+    { "return_token_ids", M_READ },
+    { "sse_ping_interval", M_READ },
+    { "stream_granularity", M_READ },
+    { "speculation", M_READ },
+
+    { "n", M_ONE },
+    { "best_of", M_ONE },
+    { "repetition_penalty", M_ONE },
+    { "repeat_penalty", M_ONE },
+    { "typical_p", M_ONE },
+    { "thinking_budget", M_MINUS_ONE },
+    { "thinking_token_budget", M_MINUS_ONE },
+    { "reasoning_budget", M_MINUS_ONE },
+    { "frequency_penalty", M_OFF },
+    { "presence_penalty", M_OFF },
+    { "logit_bias", M_OFF },
+    { "logprobs", M_OFF },
+    { "top_logprobs", M_OFF },
+    { "min_tokens", M_OFF },
+    { "suffix", M_OFF },
+    { "echo", M_OFF },
+    { "use_beam_search", M_OFF },
+    { "audio", M_OFF },
+    { "functions", M_OFF },
+    { "metrics", M_OFF },
+    { "grammar", M_OFF },
+    { "json_schema", M_OFF },
+    { "guided_json", M_OFF },
+    { "guided_regex", M_OFF },
+    { "guided_grammar", M_OFF },
+    { "guided_choice", M_OFF },
+    { "structured_outputs", M_OFF },
+    { "mirostat", M_OFF },
+    { "dry_multiplier", M_OFF },
+    { "xtc_probability", M_OFF },
+
+    { "parallel_tool_calls", M_IGNORED },
+    { "cache_prompt", M_IGNORED },
+    { "prediction", M_IGNORED },
+    { "user", M_IGNORED },
+    { "metadata", M_IGNORED },
+    { "store", M_IGNORED },
+    { "service_tier", M_IGNORED },
+    { "safety_identifier", M_IGNORED },
+    { "verbosity", M_IGNORED },
+    { "prompt_cache_key", M_IGNORED },
+    { "id_slot", M_IGNORED },
+    { "keep_alive", M_IGNORED },
+    { "priority", M_IGNORED },
+    { "cache_salt", M_IGNORED },
+    { "request_id", M_IGNORED },
+};
+
+static const struct member *find_member(const char *name) {
+    for (size_t i = 0; i < sizeof MEMBERS / sizeof *MEMBERS; i++)
+        if (strcmp(MEMBERS[i].name, name) == 0) return &MEMBERS[i];
+    return NULL;
+}
+
+static bool is_off(const json_t *v) {
+    if (json_is_string(v)) return json_string_length(v) == 0;
+    if (json_is_object(v)) return json_object_size(v) == 0;
+    if (json_is_array(v)) return json_array_size(v) == 0;
+    return json_is_number(v) ? json_number_value(v) == 0 : json_is_false(v);
+}
+
+static status judge(reader *r, const struct member *m, const json_t *v) {
+    bool number = json_is_number(v);
+    switch (m->rule) {
+    case M_OFF: return is_off(v) ? OK : unsupported(r, m->name, "leave it out");
+    case M_ONE: return number && json_number_value(v) == 1 ? OK : unsupported(r, m->name, "leave it out or send 1");
+    case M_MINUS_ONE:
+        return number && json_number_value(v) == -1 ? OK : unsupported(r, m->name, "leave it out or send -1");
+    default: return OK;
+    }
+}
+
+static void list_ignored(buf *ignored, str name) {
+    if (ignored->len + name.n > IGNORED_MAX || name.n > PARAM_NAME_MAX) return;
+    for (size_t i = 0; i < name.n; i++)
+        if (name.p[i] <= ' ' || name.p[i] > '~' || name.p[i] == ',') return;
+    if (ignored->len) buf_str(ignored, STR(", "));
+    buf_str(ignored, name);
+}
+
+static status judge_members(reader *r, bool strict, buf *ignored) {
+    const char *name;
+    json_t *v;
+    json_object_foreach((json_t *)r->o, name, v) {
+        const struct member *m = find_member(name);
+        if (json_is_null(v)) continue;
+        if (!m && strict) {
+            snprintf(r->param, PARAM_NAME_MAX, "%s", name);
+            return err_set(r->e, ERR_REQUEST, "unknown request field, and this server refuses those (--strict-params)");
+        }
+        if (!m || m->rule == M_IGNORED)
+            list_ignored(ignored, str_of(name));
+        else
+            TRY(judge(r, m, v));
+    }
+    return OK;
+}
+
+/* -------------------------------------------------------------- members of their own kind */
+
+static status read_stop(reader *r, api_params *p) {
+    const json_t *v = find(r, "stop");
+    if (!v) return OK;
+    bool one = json_is_string(v);
+    if (!one && !json_is_array(v)) return wrong_type(r, "stop", "a string or an array of strings", v);
+    size_t n = one ? 1 : json_array_size(v);
+    if (n > PARAM_STOPS_MAX) {
+        name_param(r, "stop");
+        return err_set(r->e, ERR_REQUEST, "stop takes at most %d strings, not %zu", PARAM_STOPS_MAX, n);
+    }
+    for (size_t i = 0; i < n; i++) {
+        const json_t *s = one ? v : json_array_get(v, i);
+        if (!json_is_string(s)) return wrong_type(r, "stop", "a string or an array of strings", s);
+        str text = { json_string_value(s), json_string_length(s) };
+        if (!text.n) { /* it would match everywhere; some clients send "" for none */
+            if (one) continue;
+            name_param(r, "stop");
+            return err_set(r->e, ERR_REQUEST, "stop[%zu] is an empty string", i);
+        }
+        p->stop[p->n_stop++] = text;
+    }
+    return OK;
+}
+
+static status read_seed(reader *r, api_params *p) {
+    json_int_t seed = -1;
+    TRY(read_int(r, "seed", INT64_MIN, INT64_MAX, &seed));
+    p->pick.seed = (uint64_t)seed; /* -1: the caller draws one */
+    return OK;
+}
+
+static status read_sampling(reader *r, api_params *p) {
+    json_int_t top_k = p->pick.top_k;
+    TRY(read_float(r, "temperature", 0, false, 100, &p->pick.temperature));
+    TRY(read_float(r, "top_p", 0, true, 1, &p->pick.top_p));
+    TRY(read_float(r, "min_p", 0, false, 1, &p->pick.min_p));
+    TRY(read_int(r, "top_k", -1, INT32_MAX, &top_k)); /* -1 is off, a habit of other servers */
+    p->pick.top_k = top_k < 0 ? 0 : (int32_t)top_k;
+    return read_seed(r, p);
+}
+
+static status read_stream(reader *r, api_params *p) {
+    char within[PARAM_NAME_MAX];
+    reader in;
+    TRY(read_bool(r, "stream", &p->stream));
+    TRY(read_object(r, "stream_options", &in, within));
+    TRY(read_bool(&in, "include_usage", &p->include_usage));
+    TRY(read_bool(&in, "continuous_usage_stats", &p->continuous_usage));
+    TRY(read_bool(r, "timings_per_token", &p->timings_per_token));
+    TRY(read_bool(r, "return_progress", &p->return_progress));
+    TRY(read_bool(r, "return_token_ids", &p->return_token_ids));
+    const char *granularity = "step";
+    TRY(read_str(r, "stream_granularity", &granularity));
+    if (strcmp(granularity, "step") != 0) return unsupported(r, "stream_granularity", "only \"step\" exists");
+    return read_real(r, "sse_ping_interval", -1, false, 86400, &p->ping_s);
+}
+
+static status read_lengths(reader *r, api_params *p) {
+    json_int_t a = INT32_MAX, b = INT32_MAX;
+    TRY(read_int(r, "max_tokens", 1, INT32_MAX, &a));
+    TRY(read_int(r, "max_completion_tokens", 1, INT32_MAX, &b));
+    if (b < a) a = b;
+    p->max_new = a == INT32_MAX ? 0 : (int32_t)a;
+    return read_bool(r, "ignore_eos", &p->ignore_end);
+}
+
+/* "none" and 0 switch thinking off, everything else on: the template knows no levels. */
+static status read_effort(reader *r, const char *name, api_params *p) {
+    const json_t *v = find(r, name);
+    if (!v) return OK;
+    if (json_is_string(v))
+        p->thinking = strcmp(json_string_value(v), "none") != 0;
+    else if (json_is_number(v))
+        p->thinking = json_number_value(v) != 0;
+    else
+        return wrong_type(r, name, "a string or a number", v);
+    return OK;
+}
+
+static status read_reasoning(reader *r, api_params *p) {
+    static const struct {
+        const char *name;
+        reasoning_format format;
+    } FORMATS[] = {
+        { "reasoning_content", REASONING_CONTENT }, { "auto", REASONING_CONTENT }, { "deepseek", REASONING_CONTENT },
+        { "reasoning", REASONING_SHORT },           { "both", REASONING_BOTH },    { "none", REASONING_NONE }
+    };
+    char within[PARAM_NAME_MAX];
+    reader in;
+    bool enabled = true;
+    TRY(read_effort(r, "reasoning_effort", p));
+    TRY(read_object(r, "reasoning", &in, within));
+    TRY(read_effort(&in, "effort", p));
+    TRY(read_bool(&in, "enabled", &enabled));
+    if (find(&in, "enabled")) p->thinking = enabled;
+    const char *format = "reasoning_content";
+    TRY(read_str(r, "reasoning_format", &format));
+    for (size_t i = 0; i < sizeof FORMATS / sizeof *FORMATS; i++) {
+        if (strcmp(FORMATS[i].name, format) != 0) continue;
+        p->reasoning = FORMATS[i].format;
+        return OK;
+    }
+    name_param(r, "reasoning_format");
+    return err_set(r->e, ERR_REQUEST,
+                   "reasoning_format must be \"reasoning_content\", \"reasoning\", \"both\" or \"none\"");
+}
+
+/* Speculation never changes the text, only its speed. */
+static status set_speculation(reader *r, api_params *p, const engine_facts *f, str mode, json_int_t max) {
+    int32_t most = max < f->spec_max ? (int32_t)max : f->spec_max; /* an upper bound: the draft may offer less */
+    if (str_eq(mode, STR("off"))) {
+        p->spec_tokens = 0;
+    } else if (str_eq(mode, STR("fixed"))) {
+        p->spec_tokens = most;
+    } else if (str_eq(mode, STR("auto"))) { /* the default number; there is no width that adapts */
+        p->spec_tokens = most < f->spec_tokens ? most : SPEC_DEFAULT;
+    } else {
+        name_param(r, "mode");
+        return err_set(r->e, ERR_REQUEST,
+                       "speculation.mode must be \"off\", \"fixed\" or \"auto\" (\"auto\" is the server's default "
+                       "number of proposals, %d)",
+                       f->spec_tokens);
+    }
+    return OK;
+}
+
+/* "off", "auto", "fixed", "fixed=4" */
+static status read_speculation_header(reader *r, api_params *p, const api_defaults *def) {
+    str mode = def->speculation;
+    if (!mode.p) return OK;
+    json_int_t max = SPEC_MAX;
+    const char *eq = memchr(mode.p, '=', mode.n);
+    reader in = { .within = "x-speculation.", .param = r->param, .e = r->e };
+    if (eq) {
+        str digits = str_from(mode, (size_t)(eq - mode.p) + 1);
+        mode.n = (size_t)(eq - mode.p);
+        max = 0;
+        for (size_t i = 0; i < digits.n; i++)
+            max =
+                digits.p[i] < '0' || digits.p[i] > '9' || max > SPEC_MAX ? SPEC_MAX + 1 : max * 10 + digits.p[i] - '0';
+        if (!digits.n || max > SPEC_MAX) {
+            name_param(&in, "max");
+            return err_set(r->e, ERR_REQUEST, "the number in the x-speculation header must be between 0 and %d",
+                           SPEC_MAX);
+        }
+    }
+    return set_speculation(&in, p, def->facts, mode, max);
+}
+
+static status read_speculation(reader *r, api_params *p, const api_defaults *def) {
+    char within[PARAM_NAME_MAX];
+    reader in;
+    TRY(read_speculation_header(r, p, def));
+    TRY(read_object(r, "speculation", &in, within));
+    if (!in.o) return OK;
+    const char *mode = "auto";
+    json_int_t max = SPEC_MAX;
+    double min_p = 0;
+    bool trace = false;
+    TRY(read_str(&in, "mode", &mode));
+    TRY(read_int(&in, "max", 0, SPEC_MAX, &max));
+    TRY(read_real(&in, "min_p", 0, false, 1, &min_p));
+    TRY(read_bool(&in, "trace", &trace));
+    if (min_p != 0) return unsupported(&in, "min_p", "leave it out or send 0");
+    if (trace) return unsupported(&in, "trace", "leave it out or send false");
+    return set_speculation(&in, p, def->facts, str_of(mode), max);
+}
+
+/* Calls are not parsed out of the answer, so nothing may promise them. */
+static status read_tools(reader *r) {
+    const json_t *tools = find(r, "tools"), *choice = find(r, "tool_choice");
+    if (tools && !json_is_array(tools)) return wrong_type(r, "tools", "an array", tools);
+    if (choice && !json_is_string(choice) && !json_is_object(choice))
+        return wrong_type(r, "tool_choice", "a string or an object", choice);
+    const char *word = json_string_value(choice);
+    bool none = word && strcmp(word, "none") == 0, automatic = !choice || (word && strcmp(word, "auto") == 0);
+    if (json_array_size(tools) && !none)
+        return unsupported(
+            r, "tools", "calls in the answer are not recognised; only tool_choice \"none\" goes together with tools");
+    if (!none && !automatic) return unsupported(r, "tool_choice", "calls cannot be forced; send \"none\" or \"auto\"");
+    return OK;
+}
+
+static status read_formats(reader *r) {
+    char within[PARAM_NAME_MAX];
+    reader in;
+    const char *type = "text", *call = "none";
+    TRY(read_object(r, "response_format", &in, within));
+    TRY(read_str(&in, "type", &type));
+    if (strcmp(type, "text") != 0) return unsupported(r, "response_format", "only {\"type\": \"text\"} is");
+    const json_t *kinds = find(r, "modalities"), *function = find(r, "function_call");
+    if (kinds && !json_is_array(kinds)) return wrong_type(r, "modalities", "an array", kinds);
+    for (size_t i = 0; i < json_array_size(kinds); i++) {
+        const char *kind = json_string_value(json_array_get(kinds, i));
+        if (!kind || strcmp(kind, "text") != 0) return unsupported(r, "modalities", "only [\"text\"] is");
+    }
+    if (function && json_is_string(function)) call = json_string_value(function);
+    if ((function && !json_is_string(function)) || (strcmp(call, "none") != 0 && strcmp(call, "auto") != 0))
+        return unsupported(r, "function_call", "leave it out");
+    return OK;
+}
+
+status api_params_read(api_params *out, const json_t *body, const api_defaults *def, buf *ignored,
+                       char param[PARAM_NAME_MAX], err *e) {
+    reader r = { .o = body, .within = "", .param = param, .e = e };
+    api_params p = { .model = "", .pick = def->facts->pick, .spec_tokens = SPEC_DEFAULT, .thinking = -1 };
+    TRY(judge_members(&r, def->strict, ignored));
+    TRY(read_str(&r, "model", &p.model));
+    TRY(read_stream(&r, &p));
+    TRY(read_lengths(&r, &p));
+    TRY(read_sampling(&r, &p));
+    TRY(read_stop(&r, &p));
+    TRY(read_reasoning(&r, &p));
+    TRY(read_speculation(&r, &p, def));
+    TRY(read_tools(&r));
+    TRY(read_formats(&r));
+    *out = p;
+    return OK;
+}
+
+/* ---------------------------------------------------------------------- template values */
+
+static status check_switches(reader *r) {
+    static const char *const SWITCHES[] = { "enable_thinking", "preserve_thinking", "add_generation_prompt" };
+    bool ignored;
+    for (size_t i = 0; i < sizeof SWITCHES / sizeof *SWITCHES; i++) TRY(read_bool(r, SWITCHES[i], &ignored));
+    return OK;
+}
+
+status api_params_kwargs(json_t **out, const json_t *body, const char *defaults, int32_t thinking,
+                         char param[PARAM_NAME_MAX], err *e) {
+    char within[PARAM_NAME_MAX];
+    reader r = { .o = body, .within = "", .param = param, .e = e }, in;
+    TRY(read_object(&r, "chat_template_kwargs", &in, within));
+    TRY(check_switches(&in)); /* the text "false" would be true to a template */
+    json_t *all = defaults ? json_loads(defaults, JSON_ALLOW_NUL, NULL) : json_object();
+    CHECK(all);
+    if (thinking >= 0) json_object_set_new(all, "enable_thinking", json_boolean(thinking));
+    const char *name;
+    json_t *v;
+    json_object_foreach((json_t *)in.o, name, v) if (!json_is_null(v)) json_object_set(all, name, v);
+    *out = all;
+    return OK;
+}
+
+status api_params_check_kwargs(const char *defaults, err *e) {
+    if (!defaults) return OK;
+    char param[PARAM_NAME_MAX] = "";
+    json_error_t je;
+    json_t *v = too_deep(str_of(defaults)) ? NULL : json_loads(defaults, JSON_ALLOW_NUL, &je);
+    reader r = { .o = v, .within = "chat template values: ", .param = param, .e = e };
+    status s = json_is_object(v)
+                   ? check_switches(&r)
+                   : err_set(e, ERR_USAGE, "chat template values: a JSON object is expected, found %.60s", defaults);
+    json_decref(v);
+    if (s == OK) return OK;
+    if (e) e->code = ERR_USAGE;
+    return ERR_USAGE;
+}

@@ -1,0 +1,28 @@
+/* graphs/step.h - a named step: described once, recorded, replayed from then on. Owns its activations. */
+#ifndef GRAPHS_STEP_H
+#define GRAPHS_STEP_H
+#include "graphs/sink.h"
+
+/* Puts the ops of the step on s; takes its activations from w, in the same order every time. */
+typedef void step_describe(void *ctx, op_sink *s, work *w);
+
+typedef struct step step;
+
+/* Measures, allocates activations, makes sure that the pool has lane scratch, records. Not while a step runs. */
+status step_open(step **out, const char *name, step_describe *describe, void *ctx, op_fn *const *table, pool *lanes,
+                 err *e);
+void step_close(step *s);
+
+void step_replay(step *s);    /* every lane walks the plan; returns when all is done */
+void step_run_eager(step *s); /* the same ops one by one from a fresh description; for tests */
+
+const char *step_name(const step *s);
+const plan *step_plan(const step *s);
+const work *step_work(const step *s);
+size_t step_bytes(const step *s); /* activations */
+
+/* The closed lists of row capacities; the live count is data. The smallest one that holds n rows. */
+enum { PREFILL_BUCKETS = 2, ROUND_BUCKETS = 3, CONTEXT_BUCKETS = 2 };
+extern const int32_t prefill_bucket[PREFILL_BUCKETS], round_bucket[ROUND_BUCKETS], context_bucket[CONTEXT_BUCKETS];
+int bucket_find(const int32_t *list, int n_list, int32_t rows); /* index; CHECKs that one fits */
+#endif

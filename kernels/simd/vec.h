@@ -1,0 +1,162 @@
+/* kernels/simd/vec.h - sixteen floats, the vocabulary of the vector sources. AVX-512: one register; AVX2: two.
+ * Every function does, element by element, exactly the operations of its scalar namesake in fmath.h. */
+#ifndef KERNELS_SIMD_VEC_H
+#define KERNELS_SIMD_VEC_H
+#include <immintrin.h>
+#include "kernels/fmath.h"
+
+/* SIMD_avx2, SIMD_avx512, SIMD_avx512bf16: exactly one is defined by the build. */
+#ifdef SIMD_avx2
+#define VEC_512 0
+#else
+#define VEC_512 1
+#endif
+#ifdef SIMD_avx512bf16
+#define VEC_DPBF16 1
+#else
+#define VEC_DPBF16 0
+#endif
+
+#if VEC_512
+typedef __m512 vf;
+static inline vf vf_zero(void) { return _mm512_setzero_ps(); }
+static inline vf vf_set1(float x) { return _mm512_set1_ps(x); }
+static inline vf vf_load(const float *p) { return _mm512_loadu_ps(p); }
+static inline void vf_store(float *p, vf a) { _mm512_storeu_ps(p, a); }
+static inline vf vf_add(vf a, vf b) { return _mm512_add_ps(a, b); }
+static inline vf vf_sub(vf a, vf b) { return _mm512_sub_ps(a, b); }
+static inline vf vf_mul(vf a, vf b) { return _mm512_mul_ps(a, b); }
+static inline vf vf_div(vf a, vf b) { return _mm512_div_ps(a, b); }
+static inline vf vf_fma(vf a, vf b, vf c) { return _mm512_fmadd_ps(a, b, c); }
+static inline vf vf_max(vf a, vf b) { return _mm512_max_ps(a, b); }
+static inline vf vf_min(vf a, vf b) { return _mm512_min_ps(a, b); }
+/* Elements i with from <= i < to; the others are `other`. */
+static inline vf vf_keep(vf a, int from, int to, float other) {
+    __mmask16 m = (__mmask16)((to >= 16 ? 0xFFFFu : (1u << to) - 1) & ~((1u << from) - 1));
+    return _mm512_mask_blend_ps(m, _mm512_set1_ps(other), a);
+}
+/* a + (bits of t - bits of FM_ROUND) * 2^23: multiplies a by a power of two. */
+static inline vf vf_scale2(vf a, vf t) {
+    __m512i n = _mm512_sub_epi32(_mm512_castps_si512(t), _mm512_castps_si512(_mm512_set1_ps(FM_ROUND)));
+    return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(a), _mm512_slli_epi32(n, 23)));
+}
+static inline vf vf_of_bf16(const bf16 *p) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(_mm256_loadu_si256((const __m256i *)p)), 16));
+}
+static inline void vf_to_bf16(bf16 *p, vf a) {
+    __m512i u = _mm512_castps_si512(a);
+    __m512i r = _mm512_add_epi32(u, _mm512_add_epi32(_mm512_set1_epi32(0x7FFF),
+                                                     _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1))));
+    __mmask16 nan = _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
+    r = _mm512_mask_or_epi32(r, nan, u, _mm512_set1_epi32(0x400000));
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtepi32_epi16(_mm512_srli_epi32(r, 16)));
+}
+static inline float vf_tree(vf a) {
+    float t[16];
+    _mm512_storeu_ps(t, a);
+    return fm_tree16(t);
+}
+static inline float vf_max_of(vf a) { return _mm512_reduce_max_ps(a); }
+#else
+typedef struct vf {
+    __m256 lo, hi;
+} vf;
+static inline vf vf_zero(void) { return (vf){ _mm256_setzero_ps(), _mm256_setzero_ps() }; }
+static inline vf vf_set1(float x) { return (vf){ _mm256_set1_ps(x), _mm256_set1_ps(x) }; }
+static inline vf vf_load(const float *p) { return (vf){ _mm256_loadu_ps(p), _mm256_loadu_ps(p + 8) }; }
+static inline void vf_store(float *p, vf a) { _mm256_storeu_ps(p, a.lo), _mm256_storeu_ps(p + 8, a.hi); }
+static inline vf vf_add(vf a, vf b) { return (vf){ _mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi) }; }
+static inline vf vf_sub(vf a, vf b) { return (vf){ _mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi) }; }
+static inline vf vf_mul(vf a, vf b) { return (vf){ _mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi) }; }
+static inline vf vf_div(vf a, vf b) { return (vf){ _mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi) }; }
+static inline vf vf_fma(vf a, vf b, vf c) {
+    return (vf){ _mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi) };
+}
+static inline vf vf_max(vf a, vf b) { return (vf){ _mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi) }; }
+static inline vf vf_min(vf a, vf b) { return (vf){ _mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi) }; }
+static inline __m256 keep8(__m256 a, int first, int from, int to, float other) {
+    __m256i i = _mm256_add_epi32(_mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7), _mm256_set1_epi32(first));
+    __m256i in = _mm256_and_si256(_mm256_cmpgt_epi32(_mm256_set1_epi32(to), i),
+                                  _mm256_cmpgt_epi32(i, _mm256_set1_epi32(from - 1)));
+    return _mm256_blendv_ps(_mm256_set1_ps(other), a, _mm256_castsi256_ps(in));
+}
+static inline vf vf_keep(vf a, int from, int to, float other) {
+    return (vf){ keep8(a.lo, 0, from, to, other), keep8(a.hi, 8, from, to, other) };
+}
+static inline __m256 scale2_8(__m256 a, __m256 t) {
+    __m256i n = _mm256_sub_epi32(_mm256_castps_si256(t), _mm256_castps_si256(_mm256_set1_ps(FM_ROUND)));
+    return _mm256_castsi256_ps(_mm256_add_epi32(_mm256_castps_si256(a), _mm256_slli_epi32(n, 23)));
+}
+static inline vf vf_scale2(vf a, vf t) { return (vf){ scale2_8(a.lo, t.lo), scale2_8(a.hi, t.hi) }; }
+static inline __m256 of_bf16_8(const bf16 *p) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p)), 16));
+}
+static inline vf vf_of_bf16(const bf16 *p) { return (vf){ of_bf16_8(p), of_bf16_8(p + 8) }; }
+static inline __m256i to_bf16_8(__m256 a) {
+    __m256i u = _mm256_castps_si256(a);
+    __m256i r = _mm256_add_epi32(u, _mm256_add_epi32(_mm256_set1_epi32(0x7FFF),
+                                                     _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1))));
+    __m256i quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
+    __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
+    return _mm256_srli_epi32(_mm256_blendv_epi8(r, quiet, nan), 16);
+}
+static inline void vf_to_bf16(bf16 *p, vf a) {
+    __m256i packed = _mm256_packus_epi32(to_bf16_8(a.lo), to_bf16_8(a.hi)); /* per 128-bit half: 0 2 1 3 */
+    _mm256_storeu_si256((__m256i *)p, _mm256_permute4x64_epi64(packed, 0xD8));
+}
+static inline float vf_tree(vf a) {
+    float t[16];
+    vf_store(t, a);
+    return fm_tree16(t);
+}
+static inline float vf_max_of(vf a) {
+    float t[8], m;
+    _mm256_storeu_ps(t, _mm256_max_ps(a.lo, a.hi));
+    m = t[0];
+    for (int i = 1; i < 8; i++) m = t[i] > m ? t[i] : m;
+    return m;
+}
+#endif
+
+static inline vf vf_exp(vf x) {
+    x = vf_max(x, vf_set1(FM_EXP_LO));
+    x = vf_min(x, vf_set1(FM_EXP_HI));
+    vf t = vf_fma(x, vf_set1(FM_LOG2E), vf_set1(FM_ROUND));
+    vf n = vf_sub(t, vf_set1(FM_ROUND));
+    vf r = vf_fma(n, vf_set1(-FM_LN2_HI), x);
+    r = vf_fma(n, vf_set1(-FM_LN2_LO), r);
+    vf p = vf_fma(vf_set1(FM_E0), r, vf_set1(FM_E1));
+    p = vf_fma(p, r, vf_set1(FM_E2));
+    p = vf_fma(p, r, vf_set1(FM_E3));
+    p = vf_fma(p, r, vf_set1(FM_E4));
+    p = vf_fma(p, r, vf_set1(FM_E5));
+    p = vf_add(vf_fma(p, vf_mul(r, r), r), vf_set1(1.0f));
+    return vf_scale2(p, t);
+}
+
+static inline vf vf_neg(vf x) { return vf_sub(vf_set1(-0.0f), x); }
+static inline vf vf_sigmoid(vf x) { return vf_div(vf_set1(1.0f), vf_add(vf_set1(1.0f), vf_exp(vf_neg(x)))); }
+static inline vf vf_silu(vf x) { return vf_div(x, vf_add(vf_set1(1.0f), vf_exp(vf_neg(x)))); }
+
+/* Factor of RMSNorm, as fm_norm_scale: element i into accumulator i mod 16. */
+static inline float vec_norm_scale(const float *x, int32_t n, float eps) {
+    vf acc = vf_zero();
+    int32_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        vf v = vf_load(x + i);
+        acc = vf_fma(v, v, acc);
+    }
+    float t[16];
+    vf_store(t, acc);
+    for (; i < n; i++) t[i & 15] = fmaf(x[i], x[i], t[i & 15]);
+    return 1.0f / sqrtf(fm_tree16(t) / (float)n + eps);
+}
+
+/* y = bf16((x * scale) * w). */
+static inline void vec_norm_bf16(bf16 *y, const float *x, const bf16 *w, int32_t n, float eps) {
+    float scale = vec_norm_scale(x, n, eps);
+    int32_t i = 0;
+    for (; i + 16 <= n; i += 16) vf_to_bf16(y + i, vf_mul(vf_mul(vf_load(x + i), vf_set1(scale)), vf_of_bf16(w + i)));
+    for (; i < n; i++) y[i] = bf16_of_f32((x[i] * scale) * f32_of_bf16(w[i]));
+}
+#endif

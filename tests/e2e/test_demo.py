@@ -1,0 +1,314 @@
+#!/usr/bin/env python3
+"""The real binary with the demo pair, as a user meets it: commands, streams, signals, bad input.
+
+usage: test_demo.py SKIFF       one line per check, the last line counts; exit code 1 on failure
+"""
+import http.client
+import json
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+SKIFF = os.path.abspath(sys.argv[1])
+PROMPT = "Write a Python function that reverses a list."
+TOTALS = {"passed": 0, "failed": 0}
+
+
+def check(name, ok, detail=""):
+    TOTALS["passed" if ok else "failed"] += 1
+    print(f"{'ok  ' if ok else 'FAIL'} {name}{'' if ok else ': ' + str(detail)[:600]}", flush=True)
+
+
+def skiff(*args, stdin=None, timeout=120):
+    return subprocess.run([SKIFF, *args], input=stdin, capture_output=True, timeout=timeout)
+
+
+def answer(*args, **more):
+    done = skiff("run", "--json", "-q", *args, **more)
+    return json.loads(done.stdout) if done.returncode == 0 else {"error": done.stderr.decode()}
+
+
+# ---- commands ----
+
+def commands():
+    plain = answer("--spec-tokens", "0", PROMPT)
+    for k in (1, 3, 7, 15):
+        spec = answer("--spec-tokens", str(k), PROMPT)
+        check(f"run: {k} proposals give the ids of plain decoding", spec.get("tokens") == plain.get("tokens") != None, spec)
+        check(f"run: {k} proposals were verified", spec.get("stats", {}).get("drafted", 0) > 0, spec)
+    seeds = [tuple(answer("--seed", str(s), "-n", "40", PROMPT)["tokens"]) for s in (1, 1, 2)]
+    check("run: a seed repeats", seeds[0] == seeds[1], seeds)
+    check("run: another seed gives another text", seeds[0] != seeds[2], seeds)
+    text = skiff("run", "-q", PROMPT)
+    check("run: the streamed text is the text of --json", text.stdout.decode().rstrip("\n") == plain["text"].rstrip("\n"), text.stdout)
+    check("run: prompt from standard input", answer("-", stdin=PROMPT.encode())["tokens"] == plain["tokens"])
+    stats = skiff("run", PROMPT).stderr.decode()
+    check("run: statistics on stderr", "tok/s" in stats and "tokens per step" in stats and "rounds by accepted length" in stats, stats)
+    cut = answer("-n", "5", "--ignore-eos", PROMPT)
+    check("run: cut at the limit", len(cut["tokens"]) == 5 and cut["finish_reason"] == "length", cut)
+    raw = answer("--raw", "-n", "12", "--temp", "0", "import os\n")
+    check("run: raw completion", len(raw["tokens"]) > 0 and raw["stats"]["prompt_tokens"] >= 3, raw)
+    empty = skiff("run", "--json", "-q", "")
+    check("run: an empty prompt is answered", empty.returncode == 0, empty.stderr)
+    nothing = skiff("run", "--raw", "-q", "-n", "3", "")
+    check("run: an empty raw prompt starts from the start token", nothing.returncode == 0, nothing.stderr)
+    inspect = json.loads(skiff("inspect", "target/demo", "--json").stdout)
+    check("inspect: the folder", inspect["target"]["parameters"] == 16277984 and inspect["memory"]["total"] > 0, inspect["target"]["parameters"])
+    check("inspect: text", b"plain step" in skiff("inspect").stdout)
+    ids = skiff("tokenize", "--json", "Hello <think>").stdout
+    check("tokenize", json.loads(ids)[-1]["text"] == "<think>", ids)
+    for command in ("run", "serve", "inspect", "verify", "bench", "tokenize"):
+        done = skiff(command, "--help")
+        check(f"{command} --help", done.returncode == 0 and done.stdout.startswith(b"usage:") or b"skiff " + command.encode() in done.stdout, done)
+
+
+def isa_and_threads():
+    want = answer("-n", "48", "--temp", "0", PROMPT)["tokens"]
+    for isa in ("avx2", "avx512", "avx512bf16"):
+        got = answer("-n", "48", "--temp", "0", "--isa", isa, "--threads", "1", "--prefill-chunk", "7", PROMPT)
+        if "does not have it" in got.get("error", ""):
+            print(f"skip run: {isa}: this processor does not have it")
+            continue
+        check(f"run: {isa}, 1 thread, chunks of 7 give the same ids", got.get("tokens") == want, got)
+
+
+def bad_input():
+    cases = [
+        (("run", "--no-such-option", "x"), 2, "no-such-option"),
+        (("run", "--temp", "hot", "x"), 2, "--temp"),
+        (("frobnicate",), 2, "frobnicate"),
+        (("run", "--model", "/nonexistent/folder", "x"), 1, "/nonexistent/folder"),
+        (("run", "--isa", "mmx", "x"), 2, "mmx"),
+        (("run", "--ctx-size", "5000", "x"), 1, "4096"),
+        (("run", "--spec-tokens", "16", "x"), 2, "15"),
+        (("run", "--draft-model", "draft/demo", "x"), 2, "target"),
+        (("inspect", "tests"), 1, "config.json"),
+        (("inspect", "--draft-model", "tests/golden/tiny_draft", "target/demo"), 1, "hidden"),
+        (("verify", "golden", "tests/nowhere"), 2, "nowhere"),
+        (("verify", "gold"), 2, "gold"),
+    ]
+    for args, code, word in cases:
+        done = skiff(*args)
+        text = done.stderr.decode()
+        check("bad: " + " ".join(args), done.returncode == code and word in text and len(text) < 1500, (done.returncode, text))
+    long = skiff("run", "-", stdin=b"word " * 20000)
+    check("bad: a prompt beyond the context", long.returncode == 1 and b"maximum context length is 4096" in long.stderr, long.stderr)
+    broken = skiff("run", "-", stdin=b"\xff\xfe broken")
+    check("bad: a prompt that is not UTF-8", broken.returncode == 1 and b"UTF-8" in broken.stderr, broken.stderr)
+
+
+def damaged_models():
+    """Copies of the demo target with one thing wrong: one clear line, no crash."""
+    def variant(name, change, word):
+        with tempfile.TemporaryDirectory() as tmp:
+            folder = os.path.join(tmp, "m")
+            shutil.copytree("target/demo", folder)
+            change(folder)
+            done = skiff("run", "-m", folder, "-n", "2", "x")
+            text = done.stderr.decode("utf-8", "replace")
+            check("damaged: " + name, done.returncode == 1 and word in text, (done.returncode, text))
+
+    def edit(key, value):
+        def change(folder):
+            path = os.path.join(folder, "config.json")
+            config = json.load(open(path))
+            config[key] = value
+            json.dump(config, open(path, "w"))
+        return change
+
+    def cut(file, size):
+        return lambda folder: os.truncate(os.path.join(folder, file), size)
+
+    shard = "model-00001-of-00002.safetensors"
+
+    def flip(folder):
+        with open(os.path.join(folder, shard), "r+b") as f:
+            f.seek(300)
+            byte = f.read(1)[0]
+            f.seek(300)
+            f.write(bytes([byte ^ 0x40]))
+
+    def huge(folder):
+        with open(os.path.join(folder, shard), "r+b") as f:
+            f.write(b"\xff" * 8)
+
+    variant("a shard cut off", cut(shard, 1000000), shard)
+    variant("a shard of seven bytes", cut(shard, 7), shard)
+    variant("a header length of 2^64-1", huge, shard)
+    variant("a flipped bit in a header", flip, shard)
+    variant("a missing shard", lambda f: os.remove(os.path.join(f, shard)), shard)
+    variant("no config", lambda f: os.remove(os.path.join(f, "config.json")), "config.json")
+    variant("a config that is no JSON", lambda f: open(os.path.join(f, "config.json"), "w").write("{"), "config.json")
+    variant("no tokenizer", lambda f: os.remove(os.path.join(f, "tokenizer.json")), "tokenizer.json")
+    variant("0 layers", edit("num_hidden_layers", 0), "num_hidden_layers")
+    variant("head_dim 0", edit("head_dim", 0), "head_dim")
+    variant("fewer experts than top-k", edit("num_experts", 2), "expert")
+    variant("another hidden size", edit("hidden_size", 512), "")
+    variant("an absurd layer count", edit("num_hidden_layers", 10**9), "num_hidden_layers")
+    variant("text for a number", edit("hidden_size", "256"), "hidden_size")
+
+
+# ---- signals and pipes ----
+
+def interrupts():
+    child = subprocess.Popen([SKIFF, "run", "--ignore-eos", "-n", "3000", PROMPT], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child.stdout.read(1)
+    child.send_signal(signal.SIGINT)
+    out, errors = child.communicate(timeout=20)
+    check("run: Ctrl-C ends cleanly", child.returncode == 130 and b"cancelled" in errors, (child.returncode, errors))
+    child = subprocess.Popen([SKIFF, "run", "--ignore-eos", "-n", "3000", PROMPT], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child.stdout.read(1)
+    child.stdout.close()
+    code = child.wait(timeout=20)
+    child.stderr.close()
+    check("run: a closed pipe ends it", code == 1, code)
+
+
+# ---- server ----
+
+class Server:
+    def __init__(self, *args):
+        self.child = subprocess.Popen([SKIFF, "serve", *args], stderr=subprocess.PIPE)
+        self.lines, self.url = [], None
+        for raw in self.child.stderr:
+            line = raw.decode()
+            self.lines.append(line)
+            found = re.match(r"ready: http://127\.0\.0\.1:(\d+)", line)
+            if found:
+                self.port = int(found.group(1))
+                break
+        else:
+            raise RuntimeError("the server did not start: " + "".join(self.lines))
+        threading.Thread(target=self.child.stderr.read, daemon=True).start()
+
+    def post(self, body, path="/v1/chat/completions"):
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
+        c.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
+        r = c.getresponse()
+        text = r.read().decode()
+        c.close()
+        return r.status, text
+
+    def get(self, path):
+        c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=30)
+        c.request("GET", path)
+        r = c.getresponse()
+        text = r.read().decode()
+        c.close()
+        return r.status, text
+
+    def rss(self):
+        for line in open(f"/proc/{self.child.pid}/status"):
+            if line.startswith("VmRSS:"):
+                return int(line.split()[1]) * 1024
+
+    def stop(self, number=signal.SIGINT):
+        start = time.monotonic()
+        self.child.send_signal(number)
+        return self.child.wait(timeout=20), time.monotonic() - start
+
+
+def chat(**more):
+    return {"messages": [{"role": "user", "content": PROMPT}], "temperature": 0, "max_tokens": 60, **more}
+
+
+def events(text):
+    data = [line[6:] for line in text.split("\n") if line.startswith("data: ")]
+    return [json.loads(d) for d in data if d != "[DONE]"], data[-1:] == ["[DONE]"]
+
+
+def server():
+    s = Server("--port", "0")
+    status, text = s.post(chat())
+    whole = json.loads(text)
+    content = whole["choices"][0]["message"]["content"]
+    check("serve: an answer", status == 200 and content and whole["usage"]["completion_tokens"] > 1, text)
+    status, text = s.post(chat(stream=True, stream_options={"include_usage": True}))
+    chunks, done = events(text)
+    pieces = [c["choices"][0]["delta"].get("content") or "" for c in chunks if c["choices"]]
+    check("serve: the stream is the same text", "".join(pieces) == content and done, text)
+    check("serve: the first chunk has role and text", chunks[0]["choices"][0]["delta"].get("role") == "assistant" and pieces[0] != "", chunks[0])
+    check("serve: every delta has content", all("content" in c["choices"][0]["delta"] for c in chunks if c["choices"]))
+    check("serve: usage at the end", chunks[-1]["choices"] == [] and chunks[-1]["usage"] == whole["usage"], chunks[-1])
+    timings = next(c["timings"] for c in chunks if "timings" in c)
+    check("serve: a chunk carries a round", len(pieces) - 2 <= timings["draft_steps"] + 2 and timings["draft_n_accepted"] > 0, timings)
+    for k in (0, 1, 3, 15):
+        mode = {"mode": "fixed", "max": k} if k else {"mode": "off"}
+        status, text = s.post(chat(speculation=mode))
+        check(f"serve: the same text with {k} proposals", status == 200 and json.loads(text)["choices"][0]["message"]["content"] == content, text)
+    sampled = chat(temperature=1.0, seed=7)
+    texts = {json.loads(s.post({**sampled, "speculation": m})[1])["choices"][0]["message"]["content"]
+             for m in ({"mode": "off"}, {"mode": "fixed", "max": 7}, {"mode": "fixed", "max": 7})}
+    check("serve: sampled with a seed, with and without speculation", len(texts) == 1, texts)
+    thinking = json.loads(s.post(chat(chat_template_kwargs={"enable_thinking": True}, max_tokens=400))[1])["choices"][0]["message"]
+    check("serve: reasoning is split off", thinking.get("reasoning_content") and "</think>" not in (thinking["content"] or ""), thinking)
+    stop = json.loads(s.post(chat(stop=["("]))[1])["choices"][0]
+    check("serve: a stop string", stop["finish_reason"] == "stop" and "(" not in stop["message"]["content"]
+          and content.startswith(stop["message"]["content"]), stop)
+    check("serve: health and models", s.get("/health")[0] == 200 and json.loads(s.get("/v1/models")[1])["data"][0]["id"] == "laguna-demo")
+    status, text = s.post({"messages": [{"role": "user", "content": "word " * 20000}]})
+    check("serve: too long a prompt", status == 400 and "maximum context length is 4096 tokens" in text and "context_length_exceeded" in text, text)
+    for name, body, field in (("no messages", {}, "messages"), ("temperature", chat(temperature="hot"), "temperature"),
+                              ("penalties", chat(presence_penalty=1), "presence_penalty")):
+        status, text = s.post(body)
+        check(f"serve: 400 names the field: {name}", status == 400 and field in text, text)
+    check("serve: unknown path", s.get("/nowhere")[0] == 404)
+    long = {"messages": [{"role": "user", "content": "alpha beta " * 720}], "max_tokens": 64, "temperature": 0}
+    status, text = s.post(long)
+    usage = json.loads(text)["usage"] if status == 200 else text
+    check("serve: a long prompt", status == 200 and 3400 < usage["prompt_tokens"] < 4033, usage)
+    close_frees_the_engine(s)
+    plan = json.loads(skiff("inspect", "--json").stdout)
+    budget = plan["target"]["bytes"] + plan["draft"]["bytes"] + plan["memory"]["total"] + (64 << 20)
+    check(f"serve: resident {s.rss() >> 20} MiB, at most {budget >> 20} MiB", s.rss() <= budget, s.rss())
+    code, seconds = s.stop()
+    check("serve: one signal ends it", code == 0 and seconds < 8, (code, seconds))
+
+
+def close_frees_the_engine(s):
+    c = socket.create_connection(("127.0.0.1", s.port))
+    body = json.dumps(chat(stream=True, max_tokens=3500, ignore_eos=True)).encode()
+    c.sendall(b"POST /v1/chat/completions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n" % len(body) + body)
+    c.recv(4096)
+    c.close()
+    start = time.monotonic()
+    status, _ = s.post(chat(max_tokens=1))
+    check("serve: a closed stream frees the engine", status == 200 and time.monotonic() - start < 2, time.monotonic() - start)
+
+
+def taken_port():
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        holder.bind(("127.0.0.1", 8000))
+        holder.listen()
+    except OSError:
+        pass  # somebody else has it: just as good
+    s = Server()
+    said = "".join(s.lines)
+    check("serve: the next free port is taken and said", s.port != 8000 and f"using {s.port} instead" in said, said)
+    s.stop(signal.SIGTERM)
+    port = holder.getsockname()[1] or 8000
+    done = skiff("serve", "--port", str(port))
+    check("serve: a port that was asked for must be free", done.returncode == 5 and str(port).encode() in done.stderr, (done.returncode, done.stderr))
+    holder.close()
+
+
+def main():
+    for part in (commands, isa_and_threads, bad_input, damaged_models, interrupts, server, taken_port):
+        try:
+            part()
+        except Exception as why:  # one broken part must not hide the others
+            check(part.__name__, False, repr(why))
+    print(f"{TOTALS['passed']} passed, {TOTALS['failed']} failed, 0 skipped")
+    sys.exit(1 if TOTALS["failed"] else 0)
+
+
+main()

@@ -1,0 +1,328 @@
+/* Trees, the accepting walk, and the ops that turn the parameter block from one step to the next. */
+#include "kernels/accept_core.h"
+#include "kernels/kv_map.h"
+#include "kernels/ref/ref.h"
+#include "kernels/tree_core.h"
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <jansson.h>
+
+enum { GOLDEN_NODES = 64, ROWS_MAX = 8, MASK = 99, WINDOW = 16 };
+
+static int32_t int_at(const json_t *list, size_t i) { return (int32_t)json_integer_value(json_array_get(list, i)); }
+
+static int32_t int_of(const json_t *object, const char *key) {
+    return (int32_t)json_integer_value(json_object_get(object, key));
+}
+
+/* --- golden trees --- */
+
+/* The nodes added in the order of the file: paths and positions equal the rows that the file calls visible. */
+static void check_growth(const json_t *nodes, const json_t *visibility) {
+    static row_set t;
+    tree_begin(&t, 1000, 7);
+    for (size_t i = 0; i < json_array_size(nodes); i++) {
+        const json_t *node = json_array_get(nodes, i);
+        assert_int_equal(tree_add(&t, int_of(node, "parent"), int_of(node, "token")), (int32_t)i + 1);
+    }
+    bool chain = true;
+    for (int32_t r = 0; r < t.n; r++) {
+        const json_t *seen = json_array_get(visibility, (size_t)r);
+        assert_int_equal(t.pos[r], 1000 + (int32_t)json_array_size(seen) - 1);
+        for (size_t d = 0; d < json_array_size(seen); d++) {
+            assert_int_equal(t.path[r][d], int_at(seen, d));
+            chain &= t.path[r][d] == d;
+        }
+        chain &= tree_depth(&t, r) == r;
+    }
+    assert_int_equal(t.chain, chain);
+}
+
+static void check_walk(const json_t *nodes, const json_t *walk) {
+    int32_t parent[GOLDEN_NODES] = { -1 }, token[GOLDEN_NODES] = { 0 }, choice[GOLDEN_NODES], accepted[GOLDEN_NODES];
+    int32_t n = (int32_t)json_array_size(nodes) + 1;
+    for (int32_t i = 1; i < n; i++) {
+        parent[i] = int_of(json_array_get(nodes, (size_t)i - 1), "parent");
+        token[i] = int_of(json_array_get(nodes, (size_t)i - 1), "token");
+    }
+    for (int32_t i = 0; i < n; i++) choice[i] = int_at(json_object_get(walk, "posterior"), (size_t)i);
+    int32_t count = accept_walk(n, parent, token, choice, accepted);
+    const json_t *want = json_object_get(walk, "accepted"), *emitted = json_object_get(walk, "emitted");
+    assert_int_equal(count, json_array_size(want));
+    for (int32_t i = 0; i < count; i++) assert_int_equal(accepted[i], int_at(want, (size_t)i));
+    for (int32_t i = 1; i < count; i++) assert_int_equal(token[accepted[i]], int_at(emitted, (size_t)i - 1));
+    assert_int_equal(choice[accepted[count - 1]], int_of(walk, "next"));
+}
+
+static void test_golden_trees(void **state) {
+    (void)state;
+    json_error_t e;
+    json_t *j = json_load_file("tests/golden/tree_ref.json", 0, &e);
+    if (!j) fail_msg("tree_ref.json:%d: %s", e.line, e.text);
+    size_t cases = json_array_size(j), grown = 0;
+    for (size_t i = 0; i < cases; i++) {
+        const json_t *row = json_array_get(j, i), *nodes = json_object_get(row, "nodes");
+        const json_t *walks = json_object_get(row, "walks");
+        if (json_array_size(nodes) < NODES_MAX) check_growth(nodes, json_object_get(row, "visibility")), grown++;
+        for (size_t k = 0; k < json_array_size(walks); k++) check_walk(nodes, json_array_get(walks, k));
+    }
+    assert_true(cases >= 30 && grown >= 25);
+    json_decref(j);
+}
+
+/* --- every small tree --- */
+
+/* The walk in its own words: go to the first child that has the chosen token, until there is none. */
+static int32_t literal_walk(int32_t n, const int32_t *parent, const int32_t *token, const int32_t *choice,
+                            int32_t *path) {
+    int32_t count = 0;
+    for (int32_t at = 0, next; at >= 0; at = next) {
+        path[count++] = at;
+        next = -1;
+        for (int32_t c = n - 1; c > 0; c--)
+            if (parent[c] == at && token[c] == choice[at]) next = c;
+    }
+    return count;
+}
+
+static void check_every_choice(int32_t n, const int32_t *parent) {
+    for (uint32_t bits = 0; bits < 1u << (2 * n); bits++) {
+        int32_t token[6], choice[6], got[6], want[6];
+        for (int32_t i = 0; i < n; i++) token[i] = bits >> i & 1, choice[i] = bits >> (n + i) & 1;
+        int32_t count = accept_walk(n, parent, token, choice, got);
+        assert_int_equal(count, literal_walk(n, parent, token, choice, want));
+        assert_memory_equal(got, want, (size_t)count * sizeof *got);
+    }
+}
+
+static void each_tree(int32_t *parent, int32_t at, int32_t n) {
+    if (at == n) {
+        check_every_choice(n, parent);
+        return;
+    }
+    for (parent[at] = 0; parent[at] < at; parent[at]++) each_tree(parent, at + 1, n);
+}
+
+static void test_every_small_tree(void **state) {
+    (void)state;
+    int32_t parent[5] = { -1 };
+    for (int32_t n = 1; n <= 5; n++) each_tree(parent, 1, n);
+}
+
+static void test_room(void **state) {
+    (void)state;
+    static row_set t;
+    tree_begin(&t, 0, 1);
+    for (int32_t i = 1; i < NODES_MAX; i++) assert_int_equal(tree_add(&t, i - 1, i), i); /* DEPTH_MAX deep */
+    assert_int_equal(t.chain, 1);
+    assert_int_equal(tree_add(&t, 0, 5), -1);
+    assert_int_equal(t.n, NODES_MAX);
+}
+
+/* --- the ops --- */
+
+static step_params p; /* large; every test sets what it reads */
+
+static void run(op_id id, const void *args) {
+    op_check(id, args);
+    ref_table[id](args, &(lane){ .n = 1 });
+}
+
+static void begin(step_kind kind) {
+    run(OP_BEGIN, &(begin_args){ .p = &p, .kind = kind, .rows_max = ROWS_MAX, .mask_id = MASK, .window = WINDOW });
+}
+
+static void tree(const int32_t *candidate, int32_t n) {
+    view id = { (void *)(uintptr_t)candidate, 2 * sizeof *candidate, n, 2, DT_I32 };
+    if (n == 0) id.data = NULL;
+    run(OP_TREE, &(tree_args){ .p = &p, .id = id, .rows_max = ROWS_MAX });
+}
+
+static void accept(step_kind kind) { run(OP_ACCEPT, &(accept_args){ .p = &p, .kind = kind }); }
+
+static void start(int32_t base, int32_t anchor, int32_t ctx_len) {
+    memset(&p, 0x5A, sizeof p);
+    p.in.seq = 41;
+    p.in.base = base, p.in.anchor = anchor, p.in.ctx_len = ctx_len;
+    p.in.n_proposals = -1;
+    p.in.nodes_max = DEPTH_MAX;
+    p.in.draft_rows = 4;
+}
+
+static void test_prefill(void **state) {
+    (void)state;
+    start(10, 0, 4);
+    p.in.rows = 3, p.in.want_head = 0;
+    for (int32_t i = 0; i < 3; i++) p.in.tokens[i] = 70 + i;
+    begin(STEP_PREFILL);
+    assert_int_equal(p.st.rows.n, 3);
+    assert_int_equal(p.st.rows.chain, 1);
+    assert_int_equal(p.st.rows.base, 10);
+    for (int32_t r = 0; r < 3; r++) assert_true(p.st.rows.token[r] == 70 + r && p.st.rows.pos[r] == 10 + r);
+    assert_true(p.st.head_n == 0 && p.st.draft.n == 0 && p.st.ctx.n == 0);
+    accept(STEP_PREFILL);
+    assert_true(p.st.base == 13 && p.out.base == 13 && p.out.n == 0 && p.out.rows == 3 && p.out.seq == 41);
+
+    p.in.base = -1, p.in.rows = 2, p.in.want_head = 1, p.in.seq = 42; /* goes on where the last one ended */
+    begin(STEP_PREFILL);
+    assert_true(p.st.rows.base == 13 && p.st.head_n == 1 && p.st.head_first == 1);
+    p.st.choice[0] = 5;
+    accept(STEP_PREFILL);
+    assert_true(p.st.base == 15 && p.st.anchor == 5 && p.out.n == 1 && p.out.token[0] == 5 && p.out.seq == 42);
+    assert_int_equal(p.st.ctx_len, 4);
+}
+
+static void test_plain(void **state) {
+    (void)state;
+    start(10, 77, 10);
+    begin(STEP_PLAIN);
+    assert_true(p.st.rows.n == 1 && p.st.rows.token[0] == 77 && p.st.rows.pos[0] == 10 && p.st.rows.parent[0] == -1);
+    assert_true(p.st.head_n == 1 && p.st.head_first == 0 && p.st.ctx.n == 0);
+    p.st.choice[0] = 6;
+    accept(STEP_PLAIN);
+    assert_true(p.st.base == 11 && p.st.anchor == 6 && p.out.n == 1 && p.out.token[0] == 6);
+    assert_true(p.st.ctx_len == 10 && p.st.n_accepted == 1 && p.out.drafted == 0 && p.out.accepted == 0);
+}
+
+/* Two of three proposals are right; the next round projects the three rows that were committed. */
+static void test_round(void **state) {
+    (void)state;
+    start(20, 77, 18);
+    begin(STEP_ROUND);
+    assert_true(p.st.ctx.n == 2 && p.st.ctx.pos[0] == 18 && p.st.ctx.pos[1] == 19);
+    assert_true(p.st.draft.n == 4 && p.st.draft.chain == 1 && p.st.draft.base == 20);
+    assert_true(p.st.draft.token[0] == 77 && p.st.draft.token[1] == MASK && p.st.draft.token[3] == MASK);
+    assert_true(p.st.draft.pos[3] == 23 && p.st.draft_head_first == 1 && p.st.draft_head_n == 3);
+    assert_int_equal(p.st.rows.n, 0);
+    const int32_t candidate[3][2] = { { 1, 90 }, { 2, 91 }, { 3, 92 } };
+    tree(candidate[0], 3);
+    assert_true(p.st.rows.n == 4 && p.st.rows.chain == 1 && p.st.head_n == 4 && p.st.head_first == 0);
+    assert_true(p.out.drafted == 3 && p.out.proposal[0] == 1 && p.out.proposal[2] == 3);
+    const int32_t choice[4] = { 1, 2, 8, 4 };
+    memcpy(p.st.choice, choice, sizeof choice);
+    accept(STEP_ROUND);
+    assert_true(p.out.n == 3 && p.out.token[0] == 1 && p.out.token[1] == 2 && p.out.token[2] == 8);
+    assert_true(p.out.accepted == 2 && p.out.rows == 4 && p.out.base == 23);
+    assert_true(p.st.base == 23 && p.st.anchor == 8 && p.st.ctx_len == 20 && p.st.move_base == 20 &&
+                p.st.n_accepted == 3);
+
+    p.in.base = -1;
+    begin(STEP_ROUND);
+    assert_true(p.st.ctx.n == 3 && p.st.ctx.pos[0] == 20 && p.st.draft.pos[0] == 23 && p.st.draft.token[0] == 8);
+    assert_true(p.out.n == 0 && p.out.accepted == 0);
+}
+
+static void test_round_limits(void **state) {
+    (void)state;
+    const int32_t candidate[16][2] = { { 1, 0 }, { 2, 0 }, { 3, 0 }, { 4, 0 }, { 5, 0 },
+                                       { 6, 0 }, { 7, 0 }, { 8, 0 }, { 9, 0 } };
+    start(20, 77, 20);
+    p.in.draft_rows = 16;
+    begin(STEP_ROUND);
+    tree(candidate[0], 16);
+    assert_int_equal(p.st.rows.n, ROWS_MAX); /* the bucket */
+    p.in.nodes_max = 2;
+    tree(candidate[0], 16);
+    assert_int_equal(p.st.rows.n, 3);
+    p.in.nodes_max = 0;
+    tree(candidate[0], 16);
+    assert_true(p.st.rows.n == 1 && p.st.head_n == 1 && p.out.drafted == 0);
+}
+
+/* Proposals from elsewhere replace the draft's; a round without drafting still projects context rows. */
+static void test_round_without_draft(void **state) {
+    (void)state;
+    start(20, 77, 19);
+    p.in.n_proposals = 2, p.in.proposals[0] = 31, p.in.proposals[1] = 32;
+    begin(STEP_ROUND);
+    assert_true(p.st.draft.n == 0 && p.st.draft_head_n == 0 && p.st.ctx.n == 1);
+    tree(NULL, 0);
+    assert_true(p.st.rows.n == 3 && p.st.rows.token[1] == 31 && p.st.rows.token[2] == 32 && p.out.proposal[1] == 32);
+    p.in.n_proposals = -1, p.in.draft_rows = 1;
+    begin(STEP_ROUND);
+    assert_true(p.st.draft.n == 0 && p.st.draft_head_n == 0);
+    tree(NULL, 0);
+    assert_int_equal(p.st.rows.n, 1);
+}
+
+static void test_context(void **state) {
+    (void)state;
+    start(100, 77, 10);
+    p.in.rows = 6;
+    begin(STEP_CONTEXT);
+    assert_true(p.st.ctx.n == 6 && p.st.ctx.pos[0] == 100 - WINDOW &&
+                p.st.ctx.chain == 1); /* older ones are never seen */
+    assert_true(p.st.rows.n == 0 && p.st.draft.n == 0 && p.st.head_n == 0);
+    accept(STEP_CONTEXT);
+    assert_true(p.st.ctx_len == 90 && p.st.base == 100 && p.st.anchor == 77 && p.out.n == 0);
+    p.in.base = -1, p.in.rows = 200;
+    begin(STEP_CONTEXT);
+    assert_int_equal(p.st.ctx.n, 10);
+    accept(STEP_CONTEXT);
+    assert_int_equal(p.st.ctx_len, 100);
+    begin(STEP_CONTEXT);
+    assert_int_equal(p.st.ctx.n, 0);
+    accept(STEP_CONTEXT);
+    assert_int_equal(p.st.ctx_len, 100);
+}
+
+/* --- compaction --- */
+
+/* Rows carry their index; after a move, base + j carries the index of the j-th accepted node, and nothing else changed.
+ */
+static void check_move(kv_store *s, view *taps, int32_t base, int32_t rows) {
+    enum { SIZE = 2, HEADS = 2 };
+    for (int32_t index = base - 3; index < base + rows; index++) {
+        for (int32_t g = 0; g < HEADS; g++)
+            for (int32_t c = 0; c < SIZE; c++) {
+                s->k[kv_offset(s, g, index, base) + c] = (bf16)(10 * index + g);
+                s->v[kv_offset(s, g, index, base) + c] = (bf16)(10 * index + g + 5);
+            }
+        ((bf16 *)view_row(taps, index % taps->rows))[0] = (bf16)index;
+    }
+    run(OP_KV_MOVE, &(kv_move_args){ .p = &p, .stores = s, .n = 1, .taps = *taps });
+    for (int32_t index = base - 3; index < base + p.st.n_accepted; index++) {
+        int32_t from = index < base ? index : base + p.st.accepted[index - base];
+        for (int32_t g = 0; g < HEADS; g++)
+            for (int32_t c = 0; c < SIZE; c++) {
+                assert_int_equal(s->k[kv_offset(s, g, index, base) + c], 10 * from + g);
+                assert_int_equal(s->v[kv_offset(s, g, index, base) + c], 10 * from + g + 5);
+            }
+        assert_int_equal(((bf16 *)view_row(taps, index % taps->rows))[0], from);
+    }
+}
+
+static void test_compaction(void **state) {
+    (void)state;
+    static const int32_t PATHS[][5] = { { 1, 0 }, { 4, 0, 1, 2, 3 }, { 2, 0, 5 }, { 4, 0, 2, 3, 7 }, { 3, 0, 1, 6 } };
+    static bf16 k[2 * KV_PAGE * 2 * 2], v[2 * KV_PAGE * 2 * 2], tap[11 * 4];
+    int32_t pages[2] = { 1, 0 };
+    view taps = { tap, 8, 11, 4, DT_BF16 };
+    for (size_t i = 0; i < sizeof PATHS / sizeof *PATHS; i++) {
+        for (int32_t base = KV_PAGE - 9; base <= KV_PAGE + 1; base++) {
+            p.st.move_base = base;
+            p.st.n_accepted = PATHS[i][0];
+            memcpy(p.st.accepted, &PATHS[i][1], 4 * sizeof(int32_t));
+            kv_store ring = { k, v, NULL, 13, 2, 2, KV_RING, 13 * 2 * 2 * (int64_t)sizeof(bf16) };
+            kv_store paged = { k, v, pages, 0, 2, 2, KV_PAGES, sizeof k };
+            check_move(&ring, &taps, base, 8);
+            check_move(&paged, &taps, base, 8);
+        }
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_golden_trees), cmocka_unit_test(test_every_small_tree),
+        cmocka_unit_test(test_room),         cmocka_unit_test(test_prefill),
+        cmocka_unit_test(test_plain),        cmocka_unit_test(test_round),
+        cmocka_unit_test(test_round_limits), cmocka_unit_test(test_context),
+        cmocka_unit_test(test_compaction),   cmocka_unit_test(test_round_without_draft),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
