@@ -207,7 +207,7 @@ static void close_server(server *sv) {
 }
 
 status server_run(engine *en, const server_options *opt, err *e) {
-    err local;
+    err local = { 0 };
     server sv = { .opt = with_defaults(opt), .en = en, .started = time(NULL), .failure_text = e ? e : &local };
     /* A write to a client that has gone must be an error of that write, not the end of the process. */
     struct sigaction ignore = { .sa_handler = SIG_IGN }, before;

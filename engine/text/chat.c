@@ -360,7 +360,6 @@ static status collect_vars(chat *c, const text_model *tm, const chat_request *rq
 
 status chat_render(const text_model *tm, const chat_request *rq, buf *out, char param[64], err *e) {
     if (param) param[0] = 0;
-    if (tm->tmpl_error.p) return err_set(e, ERR_TEMPLATE, "%.*s", STR_ARG(tm->tmpl_error));
     if (!tm->tmpl) return err_set(e, ERR_TEMPLATE, "the model has no chat template");
     chat c = { .mem = arena_new(), .param = param, .e = e };
     if (rq->source.p)

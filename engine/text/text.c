@@ -139,20 +139,15 @@ static str find_template(const json_t *config) {
     return json_is_string(text) ? (str){ json_string_value(text), json_string_length(text) } : (str){ 0 };
 }
 
-/* A model whose template does not parse still completes raw text, so opening goes on and chat_render reports it. */
-static void read_template(text_model *tm, const text_files *files, const configs *trees) {
+/* A template that does not parse stops the start: a model served with another one stops behaving. */
+static status read_template(text_model *tm, const text_files *files, const configs *trees, err *e) {
     str source = files->chat_template;
     const char *name = "chat_template.jinja";
     if (!source.p) {
         source = find_template(trees->tokenizer);
         name = "tokenizer_config.json: chat_template";
     }
-    if (!source.p) return;
-    err why = { 0 };
-    if (tmpl_parse(&tm->tmpl, source, name, &why) == OK) return;
-    tm->tmpl = NULL;
-    tm->tmpl_error = arena_str(tm->mem, str_of(why.text));
-    log_warn("text", "chat is not available: %s", why.text);
+    return source.p ? tmpl_parse(&tm->tmpl, source, name, e) : OK;
 }
 
 static status read_default_kwargs(text_model *tm, const configs *files, err *e) {
@@ -175,8 +170,7 @@ static status read_all(text_model *tm, const text_files *files, const configs *t
     hide_controls(tm);
     TRY(read_start(tm, trees, e));
     TRY(read_default_kwargs(tm, trees, e));
-    read_template(tm, files, trees);
-    return OK;
+    return read_template(tm, files, trees, e);
 }
 
 status text_model_open(text_model **out, const text_files *files, int32_t vocab, err *e) {

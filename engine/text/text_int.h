@@ -17,8 +17,7 @@ struct text_model {
 
     /* For chat.c. */
     str bos, eos, pad, unk; /* token strings that the template may use; p NULL: tokenizer_config.json has none */
-    struct tmpl *tmpl;      /* NULL: no template, or one that does not parse */
-    str tmpl_error;         /* p NULL unless there is a template and it does not parse: why */
+    struct tmpl *tmpl;      /* NULL: the model has no template */
     json_t *default_kwargs; /* default_chat_template_kwargs of generation_config.json, an object; NULL: none */
 };
 #endif

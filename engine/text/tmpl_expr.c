@@ -397,7 +397,8 @@ static status parse_filter(parser *p, node *in, node **out) {
     return OK;
 }
 
-/* May the argument of a test without brackets start here, as in "x is divisibleby 3"? */
+/* May the argument of a test without brackets start here, as in "x is divisibleby 3"? Words that go on with the
+ * expression are none, also "if", which Jinja would take for one and then miss the rest. */
 static bool starts_test_argument(const parser *p) {
     switch (p->at->kind) {
     case TOKEN_STRING:

@@ -112,7 +112,7 @@ static status resolve(run *r, size_t size, value from, value to, value step, ran
     int64_t lo = by > 0 ? 0 : -1, hi = by > 0 ? n : n - 1;
     int64_t first = clamp(from, n, lo, hi, by > 0 ? lo : hi), end = clamp(to, n, lo, hi, by > 0 ? hi : lo);
     uint64_t span = by > 0 ? (end > first ? (uint64_t)(end - first) : 0) : (first > end ? (uint64_t)(first - end) : 0);
-    uint64_t stride = by > 0 ? (uint64_t)by : 0 - (uint64_t)by;
+    uint64_t stride = by > 0 ? (uint64_t)by : (uint64_t)(-(by + 1)) + 1; /* -INT64_MIN has no int64_t */
     *out = (range){ first, by, (size_t)(span / stride + (span % stride != 0)) };
     return OK;
 }

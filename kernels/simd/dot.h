@@ -90,8 +90,9 @@ static inline vf block_dot(vf acc, block a, block b) {
 }
 #endif
 
-/* ---- sixteen sums: out[i] = fm_tree16 of a[i] ---- */
+/* ---- sixteen sums at once, with the pairs of fm_tree16 ---- */
 #if VEC_512
+/* Element m of 128-bit lane l is the sum of a[4 m + l]. */
 static inline vf tree16x16(const vf a[16]) {
     vf s[8], t[4], u[2];
     for (int i = 0; i < 8; i++)
@@ -103,9 +104,7 @@ static inline vf tree16x16(const vf a[16]) {
     for (int i = 0; i < 2; i++)
         u[i] = _mm512_add_ps(_mm512_shuffle_ps(t[2 * i], t[2 * i + 1], 0x44),
                              _mm512_shuffle_ps(t[2 * i], t[2 * i + 1], 0xEE));
-    vf v = _mm512_add_ps(_mm512_shuffle_ps(u[0], u[1], 0x88), _mm512_shuffle_ps(u[0], u[1], 0xDD));
-    /* lane l, element m holds output 4 m + l */
-    return _mm512_permutexvar_ps(_mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15), v);
+    return _mm512_add_ps(_mm512_shuffle_ps(u[0], u[1], 0x88), _mm512_shuffle_ps(u[0], u[1], 0xDD));
 }
 #else
 /* Four at a time: register pressure. */
@@ -158,13 +157,31 @@ static inline void tree16x4(const vf a[4], float out[4]) {
     }
 
 #if VEC_512
-#define TILE_STORE(C, R)                                                                                               \
-    float sums[16];                                                                                                    \
-    vf_store(R == 1 ? out + c0 : sums, tree16x16(acc));                                                                \
-    if (R > 1)                                                                                                         \
-        for (int r = 0; r < R; r++)                                                                                    \
-            for (int c = 0; c < C; c++) out[r * ld + c0 + c] = sums[c * R + r];                                        \
-    (void)ld;
+/* The order of accumulators makes the sums of a row neighbours: C x R = 4 x 4 leaves the tree with row r in lane r. */
+static inline __attribute__((always_inline)) void tile_store(const vf *acc, int c, int r, float *out, int32_t ld) {
+    vf order[16], sums;
+    if (c == 4 && r == 4) {
+        sums = tree16x16(acc);
+        _mm_storeu_ps(out, _mm512_castps512_ps128(sums));
+        _mm_storeu_ps(out + ld, _mm512_extractf32x4_ps(sums, 1));
+        _mm_storeu_ps(out + 2 * (int64_t)ld, _mm512_extractf32x4_ps(sums, 2));
+        _mm_storeu_ps(out + 3 * (int64_t)ld, _mm512_extractf32x4_ps(sums, 3));
+        return;
+    }
+    /* the tree puts input 4 m + l to element m of lane l: hand it output 4 l + m there */
+    _Pragma("GCC unroll 16") for (int i = 0; i < 16; i++) {
+        int to = i % 4 * 4 + i / 4; /* place in the result, by row, then column */
+        order[i] = acc[to % c * r + to / c];
+    }
+    sums = tree16x16(order);
+    if (r == 1) {
+        vf_store(out, sums);
+        return;
+    }
+    _mm256_storeu_ps(out, _mm512_castps512_ps256(sums));
+    _mm256_storeu_ps(out + ld, _mm512_extractf32x8_ps(sums, 1));
+}
+#define TILE_STORE(C, R) tile_store(acc, C, R, out + c0, ld);
 TILE(16, 1, 0)
 TILE(16, 1, 1)
 TILE(8, 2, 0)

@@ -40,7 +40,8 @@ PY
 # Names only: the cure is the same for every line.
 check_format() {
     local bad
-    bad=$(files '\.[ch]$' | xargs -0 -r clang-format --dry-run -Werror 2>&1 | sed -n 's/:[0-9]*:[0-9]*: error: .*//p' | sort -u)
+    bad=$(files '\.[ch]$' | xargs -0 -r clang-format --dry-run -Werror 2>&1 |
+        sed -n 's/:[0-9]*:[0-9]*: error: .*//p' | sort -u)
     [ -z "$bad" ] || { printf 'run clang-format -i on:\n%s\n' "$bad"; return 1; }
 }
 check_python() {
@@ -59,7 +60,8 @@ analyse() {
     [ -n "$names" ] || return 0
     mkdir -p "$kept"
     cppcheck --enable=warning,performance,portability --std=c11 --language=c -j2 --quiet --error-exitcode=1 \
-        --suppressions-list="$here/cppcheck.txt" --library="$here/macros.cfg" --cppcheck-build-dir="$kept" -I. "$@" --file-list=- <<<"$names"
+        --suppressions-list="$here/cppcheck.txt" --library="$here/macros.cfg" \
+        --cppcheck-build-dir="$kept" -I. "$@" --file-list=- <<<"$names"
 }
 check_analysis() {
     files '^(engine|kernels|graphs|target|draft|perf|tests)/.*\.c$' | tr '\0' '\n' | grep -v '^kernels/simd/' |

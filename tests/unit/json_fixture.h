@@ -1,6 +1,11 @@
 /* Case files as JSON: whole files, and files of one object a line. Failing to read one fails the test. */
 #ifndef TESTS_UNIT_JSON_FIXTURE_H
 #define TESTS_UNIT_JSON_FIXTURE_H
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <cmocka.h>
 #include <jansson.h>
 #include "engine/base/file.h"
 

@@ -148,12 +148,26 @@ static void test_common_idioms(void **state) {
     expect_text("{{ [{'n': 2}, {'n': 1}] | sort(attribute='n') | map(attribute='n') | list }}", "[1, 2]");
     expect_text("{{ 2.5 | round }} {{ 3.14159 | round(2) }} {{ 1.2 | round(method='ceil') }} {{ '0x1f' | int(0, 16) }}",
                 "2.0 3.14 2.0 31");
-    expect_text("{{ x.y is defined if x is defined else 'no' }}", "no");
+    expect_text("{{ none | selectattr('a') | list }}{{ 2.5 is odd }}{{ '' % x }}", "[]False");
+    expect_text("{{ (x.y is defined) if x is defined else 'no' }}", "no");
     expect_text("{{ 1 if 0 }}{{ (none).a is defined }}{{ 'x' if 'a' is string and 1 is not string }}", "Falsex");
     expect_text("{{ strftime_now('%Y') | length }}", "4");
     expect_text("{{ {1: 'a', 1.0: 'b', true: 'c'} }} {{ {'a': 1} == {'a': 1.0} }}", "{1: 'c'} True");
     expect_text("{{ 10 ** 2 }} {{ 2 ** -1 }} {{ -7 // 2.0 }} {{ 7 % -3 }} {{ -0.0 }} {{ 1_000 }}",
                 "100 0.5 -4.0 -2 -0.0 1000");
+}
+
+static void test_scopes(void **state) {
+    (void)state;
+    expect_text("{% for i in [1, 2] %}[{{ y }}]{% set y = i %}{% endfor %}[{{ y }}]", "[][][]");
+    expect_text("{% set ns = namespace() %}{% for i in [1, 2] %}{% if loop.first %}{% macro m() %}{{ i }}{% endmacro %}"
+                "{% set ns.m = m %}{% endif %}{% endfor %}{{ ns.m() }}",
+                "1");
+    expect_text("{% set x = 1 %}{% with x = 2, y = x %}{{ x }}{{ y }}{% endwith %}{{ x }}", "211");
+    expect_text("{% set x = 1 %}{% generation %}{% set x = 2 %}{{ x }}{% endgeneration %}{{ x }}", "21");
+    expect_text("{% macro m(a, b=a) %}{{ a }}{{ b }}{% set a = 3 %}{% endmacro %}{{ m(1) }}{{ a }}", "11");
+    expect_text("{% for i in [1] %}{% break %}{% else %}no turn ended{% endfor %}", "no turn ended");
+    expect_text("{% for i in [1, 2] if i > 1 %}{{ i }}{{ loop.length }}{% else %}none{% endfor %}", "21");
 }
 
 static void test_messages_name_the_line(void **state) {
@@ -388,6 +402,7 @@ int main(void) {
         cmocka_unit_test(test_jinja_cases),
         cmocka_unit_test(test_template_cases),
         cmocka_unit_test(test_common_idioms),
+        cmocka_unit_test(test_scopes),
         cmocka_unit_test(test_messages_name_the_line),
         cmocka_unit_test(test_nesting_is_limited),
         cmocka_unit_test(test_work_is_limited),
