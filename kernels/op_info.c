@@ -96,7 +96,8 @@ static size_t scratch_of(op_id id, const void *args) {
     }
     case OP_ROUTE: {
         const route_args *a = args;
-        return scratch_product(&a->rows, a->x.cols, true);
+        size_t biased = padded(a->w.n + 16) * sizeof(float), product = scratch_product(&a->rows, a->x.cols, true);
+        return biased > product ? biased : product;
     }
     case OP_MOE_UP: {
         const moe_up_args *a = args;

@@ -3,13 +3,36 @@
 #include "kernels/simd/input.h"
 #include "kernels/simd/simd.h"
 
+/* The k largest of score + bias, falling, ties by lower expert; biased has room for whole vectors. */
+static void select_experts(const route_args *a, int32_t r, float *biased) {
+    int32_t experts = a->w.n, k = a->id.cols;
+    const float *score = view_row(&a->score, r);
+    int32_t *id = view_row(&a->id, r);
+    float *share = view_row(&a->share, r), sum = 0.0f;
+    for (int32_t e = 0; e < experts; e++) biased[e] = score[e] + (a->bias ? a->bias[e] : 0.0f);
+    for (int32_t e = experts; e % 16; e++) biased[e] = -INFINITY;
+    for (int32_t i = 0; i < k; i++) {
+        vf top = vf_load(biased);
+        for (int32_t e = 16; e < experts; e += 16) top = vf_max(top, vf_load(biased + e));
+        float most = vf_max_of(top);
+        int32_t best = 0;
+        while (best < experts - 1 && biased[best] != most) best++;
+        biased[best] = -INFINITY;
+        id[i] = best;
+        share[i] = score[best];
+        sum += score[best];
+    }
+    if (a->normalize)
+        for (int32_t i = 0; i < k; i++) share[i] = share[i] / sum;
+}
+
 /* Scores of all experts (shared by columns), then selection (shared by rows). */
 void SIMD(route)(const void *args, const lane *ln) {
     const route_args *a = args;
-    int32_t n = *a->rows.n, experts = a->w.n, k = a->id.cols;
+    int32_t n = *a->rows.n, experts = a->w.n;
     int64_t from, to;
+    scratch s = scratch_of(ln);
     if (n > 0) {
-        scratch s = scratch_of(ln);
         const bf16 **x = input_rows(&s, &a->x, a->norm, a->eps, &a->rows);
         float *dots = scratch_take(&s, (size_t)n * 16 * sizeof *dots);
         lane_share(ln, experts, 16, &from, &to);
@@ -26,28 +49,10 @@ void SIMD(route)(const void *args, const lane *ln) {
         }
     }
     pool_barrier(ln);
+    s = scratch_of(ln);
+    float *biased = scratch_take(&s, ((size_t)experts + 16) * sizeof *biased);
     lane_share(ln, n, 1, &from, &to);
-    for (int64_t r = from; r < to; r++) {
-        const float *score = view_row(&a->score, r);
-        int32_t *id = view_row(&a->id, r);
-        float *share = view_row(&a->share, r), sum = 0.0f;
-        for (int32_t i = 0; i < k; i++) {
-            int32_t best = -1;
-            float top = 0.0f;
-            for (int32_t e = 0; e < experts; e++) {
-                float v = score[e] + (a->bias ? a->bias[e] : 0.0f);
-                if (best >= 0 && !(v > top)) continue;
-                bool taken = false;
-                for (int32_t j = 0; j < i; j++) taken |= id[j] == e;
-                if (!taken) best = e, top = v;
-            }
-            id[i] = best;
-            share[i] = score[best];
-            sum += score[best];
-        }
-        if (a->normalize)
-            for (int32_t i = 0; i < k; i++) share[i] = share[i] / sum;
-    }
+    for (int64_t r = from; r < to; r++) select_experts(a, (int32_t)r, biased);
 }
 
 /* Slots (row * (k + 1) + i) of the selected experts, grouped by expert: those of expert e are slot[start[e]] ..

@@ -15,6 +15,22 @@ void SIMD(embed)(const void *args, const lane *ln) {
     }
 }
 
+/* The scalar definition, with fused operations as instructions instead of calls. */
+void SIMD(rope)(const void *args, const lane *ln) {
+    const rope_args *a = args;
+    int64_t from, to;
+    lane_share(ln, a->rows->n, 1, &from, &to);
+    for (int64_t r = from; r < to; r++) {
+        float *cos = view_row(&a->cos, r), *sin = view_row(&a->sin, r);
+        for (int32_t i = 0; i < a->cos.cols; i++) {
+            float s, c;
+            fm_sincos((float)a->rows->pos[r] * a->inv_freq[i], &s, &c);
+            cos[i] = c * a->factor;
+            sin[i] = s * a->factor;
+        }
+    }
+}
+
 void SIMD(norm)(const void *args, const lane *ln) {
     const norm_args *a = args;
     int64_t from, to;

@@ -6,8 +6,7 @@
 
 op_fn *const SIMD_PASTE(simd_table, SIMD_ISA)[OP_COUNT] = {
     [OP_BEGIN] = SCALAR(begin),                                 /* a few integers */
-    [OP_EMBED] = SIMD(embed),         [OP_ROPE] = SCALAR(rope), /* once per step, in double, no gather of polynomials
-                                                                   worth it */
+    [OP_EMBED] = SIMD(embed),         [OP_ROPE] = SIMD(rope),
     [OP_NORM] = SIMD(norm),           [OP_LINEAR] = SIMD(linear),       [OP_GLU] = SIMD(glu),
     [OP_QKV_STORE] = SIMD(qkv_store), [OP_ATTN] = SIMD(attn),           [OP_ROUTE] = SIMD(route),
     [OP_MOE_UP] = SIMD(moe_up),       [OP_MOE_DOWN] = SIMD(moe_down),   [OP_TAP] = SIMD(tap),

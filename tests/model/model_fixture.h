@@ -60,32 +60,39 @@ FIXTURE uint32_t *copy_rows(view v, int32_t n) {
 
 /* ---- tokens ---- */
 
-static void append_ids(buf *out, const tensor_list *l, const char *name) {
-    const tensor *t = tensor_list_find(l, str_of(name));
-    if (!t || t->type != TENSOR_I32) fail_msg("the golden file has no ids %s", name);
-    buf_put(out, t->data, (size_t)t->bytes);
+/* A list of ids of the golden file: "p0.ids" (code), "p1" (tools), "p2" (thinking), "p3" (completion); "p0.greedy_ids" ... */
+FIXTURE token_list golden_ids(const char *name) {
+    static const char PATH[] = "tests/golden/demo/demo_ref_bf16in.safetensors";
+    file_map map;
+    tensor_list list = { 0 };
+    token_list out = { 0 };
+    arena *mem = arena_new();
+    MUST(file_map_open(&map, PATH, e));
+    MUST(safetensors_read(&list, (str){ (const char *)map.data, map.bytes }, PATH, 0, mem, e));
+    const tensor *t = tensor_list_find(&list, str_of(name));
+    if (!t || t->type != TENSOR_I32) fail_msg("%s has no ids %s", PATH, name);
+    for (int64_t at = 0; at < t->bytes; at += (int64_t)sizeof(int32_t)) {
+        int32_t id;
+        memcpy(&id, t->data + at, sizeof id);
+        token_list_push(&out, id);
+    }
+    tensor_list_free(&list);
+    arena_free(mem);
+    file_map_close(&map);
+    return out;
 }
 
 /* The prompts and answers of the golden file, one behind the other and from the start again until there are n tokens:
  * text of the kind the pair knows. To be freed. */
 FIXTURE int32_t *demo_tokens(int32_t n) {
-    static const char PATH[] = "tests/golden/demo/demo_ref_bf16in.safetensors";
     static const char *const NAMES[] = { "p1.ids", "p1.greedy_ids", "p0.ids", "p0.greedy_ids",
                                          "p3.ids", "p3.greedy_ids", "p2.ids", "p2.greedy_ids" };
-    file_map map;
-    tensor_list list = { 0 };
-    arena *mem = arena_new();
-    buf ids = { 0 };
-    size_t bytes = (size_t)n * sizeof(int32_t);
-    MUST(file_map_open(&map, PATH, e));
-    MUST(safetensors_read(&list, (str){ (const char *)map.data, map.bytes }, PATH, 0, mem, e));
-    for (size_t i = 0; ids.len < bytes; i++) append_ids(&ids, &list, NAMES[i % 8]);
-    int32_t *out = xalloc(bytes);
-    memcpy(out, ids.data, bytes);
-    buf_free(&ids);
-    tensor_list_free(&list);
-    arena_free(mem);
-    file_map_close(&map);
+    int32_t *out = xalloc((size_t)n * sizeof *out), have = 0;
+    for (size_t i = 0; have < n; i++) {
+        token_list l = golden_ids(NAMES[i % 8]);
+        for (size_t j = 0; j < l.n && have < n; j++) out[have++] = l.ids[j];
+        token_list_free(&l);
+    }
     return out;
 }
 

@@ -25,6 +25,8 @@
 
 enum { PIPELINE_MAX = 64 * 1024, HALF_CLOSE_POLL_MS = 50, LINGER_SILENCE_MS = 1000, LINGER_MS = 10 * 1000 };
 
+static const char NOT_READING[] = "the client does not read";
+
 /* ------------------------------------------------------------------- timers */
 
 static void arm(http_exchange *c, int64_t ms) {
@@ -57,27 +59,10 @@ void conn_break_(http_exchange *c, const char *why) {
     put_later(c);
 }
 
-static void conn_read(http_exchange *c);
-
-void conn_run_later_(http_server *hs) {
-    while (hs->later) {
-        http_exchange *c = hs->later;
-        hs->later = c->next_later;
-        c->is_later = false;
-        if (c->state != CONN_DEAD) {
-            conn_read(c); /* a request that came with or behind the one before */
-            continue;
-        }
-        if (c->tell_closed) {
-            hs->n_exchanges--;
-            if (c->closed) c->closed(c->closed_arg);
-        }
-        conn_free_(c);
-    }
-    if (hs->is_draining && hs->n_exchanges == 0 && hs->opt.idle) hs->opt.idle(hs->opt.arg);
-}
-
 /* -------------------------------------------------------------------- output */
+
+/* The kernel gives up on bytes that stay unacknowledged (set_socket) with ETIMEDOUT. */
+static const char *why_gone(int code) { return code == ETIMEDOUT ? NOT_READING : "the client has gone"; }
 
 /* Straight to the socket when nothing waits in front: a chunk leaves in this turn of the loop, with one system call. */
 void conn_write_(http_exchange *c, str bytes) {
@@ -85,7 +70,7 @@ void conn_write_(http_exchange *c, str bytes) {
     if (evbuffer_get_length(bufferevent_get_output(c->bev)) == 0) {
         ssize_t n = send(bufferevent_getfd(c->bev), bytes.p, bytes.n, MSG_NOSIGNAL | MSG_DONTWAIT);
         if (n < 0 && errno != EAGAIN && errno != EINTR) {
-            conn_break_(c, "the client has gone");
+            conn_break_(c, why_gone(errno));
             return;
         }
         if (n > 0) bytes = str_from(bytes, (size_t)n);
@@ -276,6 +261,24 @@ static void conn_read(http_exchange *c) {
     }
 }
 
+void conn_run_later_(http_server *hs) {
+    while (hs->later) {
+        http_exchange *c = hs->later;
+        hs->later = c->next_later;
+        c->is_later = false;
+        if (c->state != CONN_DEAD) {
+            conn_read(c); /* a request that came with or behind the one before */
+            continue;
+        }
+        if (c->tell_closed) {
+            hs->n_exchanges--;
+            if (c->closed) c->closed(c->closed_arg);
+        }
+        conn_free_(c);
+    }
+    if (hs->is_draining && hs->n_exchanges == 0 && hs->opt.idle) hs->opt.idle(hs->opt.arg);
+}
+
 /* ------------------------------------------------------- closing and timeouts */
 
 /* After the client's FIN a reset is the only sign that nobody reads, and nothing of libevent looks for it then. */
@@ -323,9 +326,9 @@ static void on_event(struct bufferevent *bev, short what, void *arg) {
     http_exchange *c = arg;
     (void)bev;
     if (what & BEV_EVENT_TIMEOUT)
-        conn_break_(c, "the client does not read");
+        conn_break_(c, NOT_READING);
     else if (what & BEV_EVENT_ERROR)
-        conn_break_(c, c->state == CONN_BUSY ? "the client has gone" : NULL);
+        conn_break_(c, c->state == CONN_BUSY ? why_gone(EVUTIL_SOCKET_ERROR()) : NULL);
     else if (what & BEV_EVENT_EOF)
         on_eof(c);
 }

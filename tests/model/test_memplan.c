@@ -1,0 +1,128 @@
+/* What a context costs, before anything is allocated: figures of the demo pair and of Laguna S 2.1, the choice of a
+ * context, and addresses at a million positions. */
+#include "tests/model/model_fixture.h"
+#include "tests/model/laguna_s21.h"
+
+enum { MILLION = 1048576 };
+
+/* Positions of the pages of global layers: those of the context and of one widest round, in whole pages. */
+static int64_t paged(int64_t ctx) { return (ctx + NODES_MAX + KV_PAGE - 1) / KV_PAGE * KV_PAGE; }
+
+static void test_s21(void **state) {
+    (void)state;
+    target_config t = s21_target();
+    draft_config d = s21_draft();
+    static const int32_t CTX[] = { 1, 224, 225, 4096, 32768, 262144, MILLION };
+    for (int i = 0; i < 7; i++) {
+        memplan p = memplan_make(&t, &d, CTX[i]);
+        assert_int_equal(p.kv_global, 49152 * paged(CTX[i]));
+        assert_int_equal(p.kv_sliding, 147456LL * kv_ring_slots(512, PREFILL_MAX));
+        assert_int_equal(p.draft_kv, 24576LL * (kv_ring_slots(512, NODES_MAX) + NODES_MAX));
+        assert_int_equal(p.taps, 36864LL * (512 + NODES_MAX));
+        assert_int_equal(p.total, p.kv_global + p.kv_sliding + p.draft_kv + p.taps);
+    }
+    memplan none = memplan_make(&t, NULL, 4096), both = memplan_make(&t, &d, 4096);
+    assert_int_equal(none.draft_kv + none.taps, 0);
+    assert_int_equal(none.total, both.total - both.draft_kv - both.taps);
+}
+
+/* Rings hold the window and the rows that a step writes beside it. */
+static void test_rings(void **state) {
+    (void)state;
+    assert_true(kv_ring_slots(512, PREFILL_MAX) >= 512 + PREFILL_MAX - 1);
+    assert_true(kv_ring_slots(512, NODES_MAX) >= 512 + NODES_MAX - 1);
+}
+
+/* The plan is what the pair then holds. */
+static void test_demo(void **state) {
+    (void)state;
+    pair *p = demo_open(4096);
+    memplan m = memplan_make(&p->target.cfg, &p->draft.cfg, p->ctx);
+    assert_int_equal(m.kv_global, 2 * 512 * paged(4096));
+    assert_int_equal(m.kv_sliding, 6 * 512 * 384);
+    assert_int_equal(m.draft_kv, 2 * 512 * (192 + NODES_MAX));
+    assert_int_equal(m.taps, 3 * 512 * (128 + NODES_MAX));
+    assert_int_equal(m.kv_global + m.kv_sliding, p->target.kv.bytes);
+    assert_int_equal(m.draft_kv, p->draft.bytes);
+    assert_int_equal(m.taps, p->target.tap_ring.stride * p->target.tap_ring.rows);
+    demo_close(p);
+}
+
+static int32_t choose(const target_config *t, const draft_config *d, int32_t wanted, int64_t bytes) {
+    int32_t ctx = -1;
+    MUST(memplan_choose_ctx(t, d, wanted, bytes, &ctx, e));
+    return ctx;
+}
+
+/* The largest context is exact: its plan fits, that of one token more does not. */
+static void test_largest(void **state) {
+    (void)state;
+    target_config t = s21_target();
+    draft_config d = s21_draft();
+    for (int64_t gb = 1; gb < 60; gb += 3) {
+        int64_t bytes = gb * 1000000000;
+        int32_t ctx = memplan_largest_ctx(&t, &d, bytes);
+        assert_true(memplan_make(&t, &d, ctx).total <= bytes);
+        if (ctx < MILLION) assert_true(memplan_make(&t, &d, ctx + 1).total > bytes);
+        assert_int_equal(choose(&t, &d, 0, bytes), ctx);
+        assert_int_equal(choose(&t, &d, ctx, bytes), ctx);
+        assert_int_equal(choose(&t, &d, 1, bytes), 1);
+    }
+    assert_int_equal(memplan_largest_ctx(&t, &d, INT64_MAX), MILLION);
+    assert_int_equal(memplan_largest_ctx(&t, &d, 1000), 0);
+}
+
+static void expect_refused(const target_config *t, int32_t wanted, int64_t bytes, status code, const char *part) {
+    draft_config d = s21_draft();
+    err e = { 0 };
+    int32_t ctx = -7;
+    assert_int_equal(memplan_choose_ctx(t, &d, wanted, bytes, &ctx, &e), code);
+    assert_int_equal(ctx, -7);
+    if (!strstr(e.text, part)) fail_msg("expected \"%s\" in: %s", part, e.text);
+}
+
+static void test_refused(void **state) {
+    (void)state;
+    target_config t = s21_target();
+    draft_config d = s21_draft();
+    char largest[64];
+    int32_t fits = memplan_largest_ctx(&t, &d, 2000000000);
+    snprintf(largest, sizeof largest, "the largest context that fits is %d", fits);
+    expect_refused(&t, MILLION + 1, INT64_MAX, ERR_MODEL, "1048577");
+    expect_refused(&t, MILLION, 2000000000, ERR_MEMORY, largest);
+    expect_refused(&t, fits + 1, 2000000000, ERR_MEMORY, largest);
+    expect_refused(&t, 0, 1000, ERR_MEMORY, "the largest context that fits is 0");
+    expect_refused(&t, MILLION, 50LL * 1000000000, ERR_MEMORY, "MiB are missing");
+}
+
+/* 51.5 GB of keys and values: the last row lies where int64 says. */
+static void test_million(void **state) {
+    (void)state;
+    int32_t n = (int32_t)(paged(MILLION) / KV_PAGE), *pages = xalloc((size_t)n * sizeof *pages);
+    for (int32_t i = 0; i < n; i++) pages[i] = i;
+    kv_store s = { .pages = pages, .heads = 8, .size = 128, .kind = KV_PAGES };
+    int64_t last = MILLION + NODES_MAX - 1;
+    int64_t want = ((last / KV_PAGE * 8 + 7) * KV_PAGE + last % KV_PAGE) * 128;
+    assert_int_equal(kv_offset(&s, 7, (int32_t)last, 0), want);
+    assert_true(want < paged(MILLION) * 8 * 128);
+    /* pages need not lie in order: the largest table entry that fits a page number */
+    pages[n - 1] = INT32_MAX;
+    assert_int_equal(kv_offset(&s, 7, (int32_t)last, 0), (((int64_t)INT32_MAX * 8 + 7) * KV_PAGE + last % KV_PAGE) * 128);
+    free(pages);
+    target_config t = s21_target();
+    assert_true(memplan_make(&t, NULL, MILLION).kv_global > (int64_t)51 * 1000000000);
+    assert_true(target_kv_bytes(&t, MILLION) > (size_t)51 * 1000000000);
+}
+
+static void test_available(void **state) {
+    (void)state;
+    assert_true(memplan_available() > 0);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_s21),     cmocka_unit_test(test_rings),
+                                        cmocka_unit_test(test_demo),    cmocka_unit_test(test_largest),
+                                        cmocka_unit_test(test_refused), cmocka_unit_test(test_million),
+                                        cmocka_unit_test(test_available) };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
