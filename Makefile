@@ -110,7 +110,8 @@ $(UNIT) $(MODEL): $(B)/%: $(B)/%.o $(B)/libskiff.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) $(TEST_LDFLAGS) -o $@ $< $(B)/libskiff.a $(LDLIBS) -lcmocka
 
-$(B)/tests/model/test_purity: TEST_LDFLAGS := -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=aligned_alloc,--wrap=mmap
+# A test that wraps functions says so at its top: "link: FLAGS".
+$(foreach t,$(UNIT) $(MODEL),$(eval $(t): TEST_LDFLAGS := $(shell sed -n 's|^.*link: \(-[^ ]*\).*|\1|p' $(t:$(B)/%=%.c))))
 
 $(OPS): $(patsubst %.c,$(B)/%.o,$(wildcard tests/ops/*.c)) $(B)/libskiff.a
 	$(call say,LINK,$@)

@@ -35,8 +35,11 @@ def run(item, limit):
     name, _, command = item.partition("=") if "=" in item.split(" ")[0] else (item, "", item)
     start = time.monotonic()
     # its own process group, so that nothing outlives a time-out
-    child = subprocess.Popen(shlex.split(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                             stderr=subprocess.STDOUT, start_new_session=True)
+    try:
+        child = subprocess.Popen(shlex.split(command), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                 stderr=subprocess.STDOUT, start_new_session=True)
+    except OSError as why:
+        return name, "", 0, 1, 0, f"cannot be started: {why.strerror}", 0.0
     try:
         output = child.communicate(timeout=limit)[0]
         late = False

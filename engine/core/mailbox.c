@@ -148,7 +148,11 @@ void mailbox_post_begin(mailbox *m) {
     m->was_empty = box_empty(&m->box[m->write]);
 }
 
-void mailbox_post(mailbox *m, const gen_event *ev) { box_put(&m->box[m->write], ev); }
+void mailbox_post(mailbox *m, const gen_event *ev) {
+    box_put(&m->box[m->write], ev);
+    /* whoever reads the last event may submit the next request at once */
+    if (ev->id == m->running && (ev->kind == GEN_DONE || ev->kind == GEN_FAILED)) m->running = 0;
+}
 
 void mailbox_post_end(mailbox *m) {
     if (m->was_empty && !box_empty(&m->box[m->write])) wake(m);

@@ -198,13 +198,12 @@ FIXTURE void trace_keep_context(trace *t, int32_t from, int32_t to) {
             copy_kv_row(&t->p->draft.ring[l], pos, trace_row(t, t->ctx, t->ctx_cols, l, pos));
 }
 
-static void check_row(const bf16 *got, const bf16 *want, int32_t cols, const char *label, const char *what,
-                      int32_t layer, int32_t pos) {
+static void check_row(const bf16 *got, const bf16 *want, int32_t cols, const char *label, const char *what, int32_t pos) {
     if (memcmp(got, want, (size_t)cols * sizeof *got) == 0) return;
     int32_t i = 0;
     while (got[i] == want[i]) i++;
-    fail_msg("%s: %s %d, position %d, element %d of %d is 0x%04x, expected 0x%04x", label, what, layer, pos, i, cols,
-             got[i], want[i]);
+    fail_msg("%s: %s, position %d, element %d of %d is 0x%04x, expected 0x%04x", label, what, pos, i, cols, got[i],
+             want[i]);
 }
 
 /* All that a row at position base would see of the target, and of the draft's context below ctx_len. `label` says in a
@@ -214,22 +213,24 @@ FIXTURE void trace_check(const trace *t, int32_t base, int32_t ctx_len, const ch
     const target_config *c = &p->target.cfg;
     bf16 row[4096];
     assert_true(t->kv_cols <= 4096 && t->ctx_cols <= 4096 && base <= t->positions);
-    for (int32_t l = 0; l < c->layers; l++)
+    char what[48];
+    for (int32_t l = 0; l < c->layers; l++) {
+        snprintf(what, sizeof what, "keys and values of layer %d", l);
         for (int32_t pos = kv_first_seen(c->layer[l].sliding ? c->window : 0, base); pos < base; pos++) {
             copy_kv_row(&p->target.kv.layer[l], pos, row);
-            check_row(row, trace_row(t, t->kv, t->kv_cols, l, pos), t->kv_cols, label, "keys and values of layer", l,
-                      pos);
+            check_row(row, trace_row(t, t->kv, t->kv_cols, l, pos), t->kv_cols, label, what, pos);
         }
+    }
     int32_t seen = base > p->draft.cfg.window ? base - p->draft.cfg.window : 0;
     for (int32_t pos = seen; pos < base; pos++)
-        check_row(tap_row(p, pos), trace_row(t, t->tap, t->tap_cols, 0, pos), t->tap_cols, label, "taps of ring", 0,
-                  pos);
-    for (int32_t l = 0; l < p->draft.cfg.layers; l++)
+        check_row(tap_row(p, pos), trace_row(t, t->tap, t->tap_cols, 0, pos), t->tap_cols, label, "taps", pos);
+    for (int32_t l = 0; l < p->draft.cfg.layers; l++) {
+        snprintf(what, sizeof what, "context rows of draft layer %d", l);
         for (int32_t pos = seen; pos < ctx_len; pos++) {
             copy_kv_row(&p->draft.ring[l], pos, row);
-            check_row(row, trace_row(t, t->ctx, t->ctx_cols, l, pos), t->ctx_cols, label, "context of draft layer", l,
-                      pos);
+            check_row(row, trace_row(t, t->ctx, t->ctx_cols, l, pos), t->ctx_cols, label, what, pos);
         }
+    }
 }
 
 /* Rows of FP32 as bits. */

@@ -261,13 +261,13 @@ typedef struct seen {
 } seen;
 
 /* Returns how many requests ended. */
-static int32_t drain_answers(mailbox *m, seen *all) {
+static int32_t drain_answers(mailbox *m) {
     gen_event ev[5];
     int32_t ended = 0;
     for (size_t n; (n = mailbox_drain(m, ev, 5)) > 0;)
         for (size_t i = 0; i < n; i++) {
             seen *s = ev[i].user;
-            assert_true(s >= all && s < all + REQUESTS && s->ends == 0);
+            assert_int_equal(s->ends, 0);
             if (ev[i].kind == GEN_ROUND) {
                 assert_int_equal(ev[i].u.round.tokens[0], s->rounds);
                 s->rounds++;
@@ -295,13 +295,13 @@ static void test_every_request_ends(void **state) {
         random = random * 1664525 + 1013904223;
         if (asked < REQUESTS && asked - ended < 8) last = submit(m, &all[asked++]);
         if (random >> 30 == 0) mailbox_cancel(m, last - (random >> 20) % 6);
-        int32_t n = drain_answers(m, all);
+        int32_t n = drain_answers(m);
         ended += n;
         if (n == 0 && asked - ended >= 8 && !mailbox_wait(m, 60000 * (int64_t)MS)) fail_msg("%d requests ended", ended);
     }
     mailbox_close(m);
     thread_join(t);
-    assert_int_equal(drain_answers(m, all), 0);
+    assert_int_equal(drain_answers(m), 0);
     for (int32_t i = 0; i < REQUESTS; i++) assert_int_equal(all[i].ends, 1);
     mailbox_free(m);
     free(all);
@@ -316,7 +316,7 @@ static void test_close(void **state) {
     assert_int_equal(thread_start(&t, "answering", answering, m, NULL), OK);
     assert_false(mailbox_wait(m, 5 * MS)); /* nothing is there */
     submit(m, &s);
-    while (s.ends == 0 && mailbox_wait(m, 60000 * (int64_t)MS)) drain_answers(m, &s);
+    while (s.ends == 0 && mailbox_wait(m, 60000 * (int64_t)MS)) drain_answers(m);
     assert_int_equal(s.ends, 1);
     mailbox_close(m);
     thread_join(t);

@@ -156,22 +156,32 @@ static void test_draft_rounds(void **state) {
     }
 }
 
+static uint32_t *draft_logits(const world *w, int32_t k) {
+    return copy_rows(steps_draft_logits(w->s, find_step(w->s, k < round_bucket[0] ? "round-8" : "round-16")), k);
+}
+
 /* A proposal does not depend on how many are asked for behind it. */
 static void test_subset(void **state) {
     world *w = *state;
+    char label[80];
     for (int i = 0; i < N_PROMPTS; i++) {
         int32_t widest[WIDEST];
         prepare(w, PROMPTS[i], GREEDY);
         back_to_prompt(w);
         memcpy(widest, steps_round(w->s, WIDEST)->proposal, sizeof widest);
+        uint32_t *want = draft_logits(w, WIDEST);
         for (int32_t k = 1; k < WIDEST; k++) {
             back_to_prompt(w);
+            snprintf(label, sizeof label, "prompt of %d, %d proposals against %d", w->prompt, k, WIDEST);
             const step_out *out = steps_round(w->s, k);
             for (int32_t n = 0; n < k; n++)
                 if (out->proposal[n] != widest[n])
-                    fail_msg("prompt of %d: proposal %d of %d is %d, of %d it is %d", w->prompt, n, k, out->proposal[n],
-                             WIDEST, widest[n]);
+                    fail_msg("%s: number %d is %d, expected %d", label, n, out->proposal[n], widest[n]);
+            uint32_t *got = draft_logits(w, k);
+            check_logits(got, want, k, w->p->target.cfg.vocab, label, "logits of the draft");
+            free(got);
         }
+        free(want);
     }
 }
 
