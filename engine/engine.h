@@ -1,8 +1,8 @@
 /* engine/engine.h - all that a front end may know about the engine.
  *
- * No tensors, no JSON, no sockets. All functions are called from one front-end thread (the loop thread of the server, or
- * main of a command). The engine owns its own thread; only the waker is called from there. Nothing here blocks except
- * engine_wait and engine_close. One request generates at a time; a bounded number waits. */
+ * No tensors, no JSON, no sockets. All functions are called from one front-end thread (the loop thread of the server,
+ * or main of a command). The engine owns its own thread; only the waker is called from there. Nothing here blocks
+ * except engine_wait and engine_close. One request generates at a time; a bounded number waits. */
 #ifndef ENGINE_ENGINE_H
 #define ENGINE_ENGINE_H
 #include <stdbool.h>
@@ -25,8 +25,9 @@ typedef struct engine_options {
     int32_t lanes;          /* compute threads, 0: choose */
     int32_t ctx;            /* longest prompt plus answer in tokens, 0: what model and memory allow */
     int32_t prefill_chunk;  /* prompt rows per step, 1..256; 0: 256 */
-    int32_t spec_tokens;    /* proposals per round for requests that do not say; SPEC_DEFAULT: 7, or block size - 1 if less */
-    int32_t queue_max;      /* requests that wait beyond the running one */
+    int32_t
+        spec_tokens; /* proposals per round for requests that do not say; SPEC_DEFAULT: 7, or block size - 1 if less */
+    int32_t queue_max; /* requests that wait beyond the running one */
 } engine_options;
 
 /* The rules of token choice, the same for every row of every step. */
@@ -74,7 +75,7 @@ typedef enum gen_done { DONE_END, DONE_STOP, DONE_LENGTH, DONE_CANCELLED } gen_d
 enum { SPEC_POSITIONS = 32 };
 
 typedef struct gen_totals {
-    int32_t prompt, generated, reasoning; /* tokens; generated counts the end token when there was one */
+    int32_t prompt, generated, reasoning;     /* tokens; generated counts the end token when there was one */
     int32_t drafted, accepted, rounds, steps; /* rounds: steps with proposals; steps: all decode steps */
     int32_t accepted_at[SPEC_POSITIONS];      /* rounds in which proposal i (from 0) was accepted */
     int32_t by_length[SPEC_POSITIONS];        /* rounds that accepted exactly i proposals */
@@ -90,13 +91,21 @@ typedef struct gen_event {
     void *user;
     str text; /* TEXT, REASONING: whole UTF-8, valid until the next engine_drain. FAILED: the message */
     union {
-        struct { int32_t done, total; } prefill;
         struct {
-            const int32_t *tokens; /* ids of this step, those behind a stop left out; valid until the next engine_drain */
+            int32_t done, total;
+        } prefill;
+        struct {
+            const int32_t
+                *tokens; /* ids of this step, those behind a stop left out; valid until the next engine_drain */
             int32_t n, rows, drafted, accepted, micros;
         } round;
-        struct { gen_done why; const gen_totals *totals; } end; /* totals valid until the next engine_drain */
-        struct { status code; } fail;
+        struct {
+            gen_done why;
+            const gen_totals *totals;
+        } end; /* totals valid until the next engine_drain */
+        struct {
+            status code;
+        } fail;
     } u;
 } gen_event;
 
@@ -109,28 +118,32 @@ typedef struct engine_facts {
     int32_t ctx, ctx_trained, vocab, hidden, layers;
     int64_t parameters, target_bytes, draft_bytes, kv_bytes;
     bool has_draft;
-    int32_t spec_max;     /* block size - 1, 0 without a draft */
-    int32_t spec_tokens;  /* used when a request does not say */
-    pick_options pick;    /* sampling defaults of generation_config.json; seed 0 */
+    int32_t spec_max;    /* block size - 1, 0 without a draft */
+    int32_t spec_tokens; /* used when a request does not say */
+    pick_options pick;   /* sampling defaults of generation_config.json; seed 0 */
     const char *isa;
     int32_t lanes;
     double load_ms;
 } engine_facts;
 
-status engine_open(engine **out, const engine_options *opt, err *e); /* starts the engine thread; loading goes on there */
-void engine_close(engine *en);                                      /* cancels what runs and waits; frees; NULL is fine */
-engine_state engine_get_state(const engine *en, float *fraction);   /* READY follows a passed self-test; fraction 0..1 */
-void engine_get_failure(const engine *en, err *e);                  /* in FAILED: why */
-const engine_facts *engine_get_facts(const engine *en);             /* from READY on */
-const text_model *engine_get_text(const engine *en);                /* from READY on: constant */
+status engine_open(engine **out, const engine_options *opt,
+                   err *e);                                       /* starts the engine thread; loading goes on there */
+void engine_close(engine *en);                                    /* cancels what runs and waits; frees; NULL is fine */
+engine_state engine_get_state(const engine *en, float *fraction); /* READY follows a passed self-test; fraction 0..1 */
+void engine_get_failure(const engine *en, err *e);                /* in FAILED: why */
+const engine_facts *engine_get_facts(const engine *en);           /* from READY on */
+const text_model *engine_get_text(const engine *en);              /* from READY on: constant */
 
 /* `wake` runs on the engine thread after events were posted to an empty box and when the state changes: it must only
  * signal (write an eventfd). Set before the first submit. */
 void engine_set_waker(engine *en, void (*wake)(void *arg), void *arg);
 
-/* ERR_BUSY when the queue is full, ERR_TOO_LONG when prompt and one token do not fit, ERR_REQUEST for values out of range. */
+/* ERR_BUSY when the queue is full, ERR_TOO_LONG when prompt and one token do not fit, ERR_REQUEST for values out of
+ * range. */
 status engine_submit(engine *en, const gen_request *rq, gen_id *id, err *e);
-void engine_cancel(engine *en, gen_id id); /* one GEN_DONE still follows, or what was already on its way; unknown ids are ignored */
+void engine_cancel(engine *en,
+                   gen_id id); /* one GEN_DONE still follows, or what was already on its way; unknown ids are ignored */
 size_t engine_drain(engine *en, gen_event *out, size_t max); /* oldest first; 0: nothing waits */
-bool engine_wait(engine *en, int64_t timeout_ns); /* until events wait or the state changes; for commands without a loop */
+bool engine_wait(engine *en,
+                 int64_t timeout_ns); /* until events wait or the state changes; for commands without a loop */
 #endif

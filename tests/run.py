@@ -3,7 +3,7 @@
 
 usage: run.py [--jobs N] [--time SECONDS] PROGRAM...
 
-A program is a path, or "name=command line". It counts through cmocka's closing lines, or through a last line
+A program is a path, or "name=command line"; with "@" in front it runs alone, after the others. It counts through cmocka's closing lines, or through a last line
 "N passed, N failed, N skipped". A program that dies, runs too long, or says nothing countable is one failure.
 Skips are shown with their reason. The last line of all is "N passed, N failed, N skipped"; exit code 1 on failure.
 """
@@ -32,6 +32,7 @@ def counts(text):
 
 
 def run(item, limit):
+    item = item.lstrip("@")
     name, _, command = item.partition("=") if "=" in item.split(" ")[0] else (item, "", item)
     start = time.monotonic()
     # its own process group, so that nothing outlives a time-out
@@ -59,6 +60,18 @@ def run(item, limit):
     return name, text, passed, failed + bool(why), skipped, why, time.monotonic() - start
 
 
+def show(result):
+    name, text, passed, failed, skipped, why, seconds = result
+    print(f"{'FAIL' if failed else 'ok  '} {name}: {passed} passed, {failed} failed, {skipped} skipped, {seconds:.1f} s"
+          f"{' (' + why + ')' if why else ''}", flush=True)
+    if failed:
+        print("    " + "\n    ".join(text.splitlines()[-80:]), flush=True)
+        return
+    for line in text.splitlines():
+        if re.match(r"skip\b|\[  SKIPPED \] test", line, re.I):
+            print("    " + line, flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--jobs", type=int, default=1)
@@ -66,17 +79,12 @@ def main():
     parser.add_argument("programs", nargs="+")
     args = parser.parse_args()
     totals = [0, 0, 0]
-    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
-        for name, text, passed, failed, skipped, why, seconds in pool.map(lambda p: run(p, args.time), args.programs):
-            totals = [totals[0] + passed, totals[1] + failed, totals[2] + skipped]
-            print(f"{'FAIL' if failed else 'ok  '} {name}: {passed} passed, {failed} failed, {skipped} skipped, {seconds:.1f} s"
-                  f"{' (' + why + ')' if why else ''}", flush=True)
-            if failed:
-                print("    " + "\n    ".join(text.splitlines()[-80:]), flush=True)
-            else:
-                for line in text.splitlines():
-                    if re.match(r"skip\b|\[  SKIPPED \] test", line, re.I):
-                        print("    " + line, flush=True)
+    for alone, jobs in ((False, args.jobs), (True, 1)):
+        batch = [p for p in args.programs if p.startswith("@") == alone]
+        with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+            for result in pool.map(lambda p: run(p, args.time), batch):
+                show(result)
+                totals = [a + b for a, b in zip(totals, result[2:5])]
     print("%d passed, %d failed, %d skipped" % tuple(totals))
     sys.exit(1 if totals[1] else 0)
 

@@ -16,7 +16,8 @@ typedef struct text_model text_model;
 typedef struct text_files {
     str tokenizer;         /* tokenizer.json, needed */
     str tokenizer_config;  /* tokenizer_config.json: token strings for the template */
-    str chat_template;     /* chat_template.jinja; else the member chat_template of tokenizer_config.json; else chat is refused */
+    str chat_template;     /* chat_template.jinja; else the member chat_template of tokenizer_config.json; else chat is
+                              refused */
     str generation_config; /* generation_config.json: end ids, default_chat_template_kwargs */
     str config;            /* config.json: end ids when generation_config has none */
 } text_files;
@@ -40,13 +41,15 @@ status text_encode(const text_model *tm, str text, bool added, token_list *out, 
 str text_token_bytes(const text_model *tm, int32_t id);
 int32_t text_find_token(const text_model *tm, str added); /* id of an added token, -1: there is none */
 int32_t text_vocab(const text_model *tm);
-bool text_is_end(const text_model *tm, int32_t id);      /* an end-of-answer token of the model */
-bool text_is_hidden(const text_model *tm, int32_t id);   /* a control token that users never see: end tokens, PAD, MASK, ... */
+bool text_is_end(const text_model *tm, int32_t id); /* an end-of-answer token of the model */
+bool text_is_hidden(const text_model *tm,
+                    int32_t id); /* a control token that users never see: end tokens, PAD, MASK, ... */
 bool text_has_template(const text_model *tm);
 int32_t text_start_token(const text_model *tm); /* put in front of raw completions; -1: none */
 
-/* Streaming decoder: bytes of tokens in, whole UTF-8 out. At most 3 bytes are held back; bytes that can no longer become
- * a character come out as U+FFFD, one per maximal ill-formed part, as Python's "replace" does. A zeroed decoder is ready. */
+/* Streaming decoder: bytes of tokens in, whole UTF-8 out. At most 3 bytes are held back; bytes that can no longer
+ * become a character come out as U+FFFD, one per maximal ill-formed part, as Python's "replace" does. A zeroed decoder
+ * is ready. */
 typedef struct text_decoder {
     char tail[4];
     int n;

@@ -13,7 +13,7 @@ extern op_fn *const simd_table_avx512bf16[OP_COUNT];
 #define SIMD_PASTE(a, b) SIMD_PASTE_(a, b)
 #define SIMD(name) SIMD_PASTE(simd_##name, SIMD_ISA)
 
-op_fn SIMD(embed), SIMD(rope), SIMD(norm), SIMD(linear), SIMD(glu), SIMD(qkv_store), SIMD(attn), SIMD(route), SIMD(moe_up),
-    SIMD(moe_down), SIMD(tap), SIMD(tap_norm), SIMD(ctx_store), SIMD(topk), SIMD(pick);
+op_fn SIMD(embed), SIMD(rope), SIMD(norm), SIMD(linear), SIMD(glu), SIMD(qkv_store), SIMD(attn), SIMD(route),
+    SIMD(moe_up), SIMD(moe_down), SIMD(tap), SIMD(tap_norm), SIMD(ctx_store), SIMD(topk), SIMD(pick);
 #endif
 #endif

@@ -1,9 +1,10 @@
-/* tests/model/laguna_s21.h - the shapes of Laguna S 2.1 and its draft, without their weights: configs as their files state
- * them, and weight structs in which every matrix has its size and type and no data. For models of memory and bytes. */
+/* tests/model/laguna_s21.h - the shapes of Laguna S 2.1 and its draft, without their weights: configs as their files
+ * state them, and weight structs in which every matrix has its size and type and no data. For models of memory and
+ * bytes. */
 #ifndef TESTS_MODEL_LAGUNA_S21_H
 #define TESTS_MODEL_LAGUNA_S21_H
 #include "draft/weights.h"
-#include "engine/base/mem.h"
+#include "engine/base/arena.h"
 #include "target/weights.h"
 
 #define S21 __attribute__((unused)) static

@@ -1,5 +1,5 @@
-/* tests/model/model_fixture.h - what the model tests share: the demo pair, token sequences, and what a sequence leaves in
- * memory as a record by position (trace), which any later run over the same tokens must reproduce bit for bit.
+/* tests/model/model_fixture.h - what the model tests share: the demo pair, token sequences, and what a sequence leaves
+ * in memory as a record by position (trace), which any later run over the same tokens must reproduce bit for bit.
  *
  * Memory is filled with NaN patterns before a sequence (memory_poison): a row that was not written, or that belongs to
  * another sequence, cannot pass for a right one, and whoever reads it shows it in everything behind. */
@@ -60,7 +60,8 @@ FIXTURE uint32_t *copy_rows(view v, int32_t n) {
 
 /* ---- tokens ---- */
 
-/* A list of ids of the golden file: "p0.ids" (code), "p1" (tools), "p2" (thinking), "p3" (completion); "p0.greedy_ids" ... */
+/* A list of ids of the golden file: "p0.ids" (code), "p1" (tools), "p2" (thinking), "p3" (completion); "p0.greedy_ids"
+ * ... */
 FIXTURE token_list golden_ids(const char *name) {
     static const char PATH[] = "tests/golden/demo/demo_ref_bf16in.safetensors";
     file_map map;
@@ -198,7 +199,8 @@ FIXTURE void trace_keep_context(trace *t, int32_t from, int32_t to) {
             copy_kv_row(&t->p->draft.ring[l], pos, trace_row(t, t->ctx, t->ctx_cols, l, pos));
 }
 
-static void check_row(const bf16 *got, const bf16 *want, int32_t cols, const char *label, const char *what, int32_t pos) {
+static void check_row(const bf16 *got, const bf16 *want, int32_t cols, const char *label, const char *what,
+                      int32_t pos) {
     if (memcmp(got, want, (size_t)cols * sizeof *got) == 0) return;
     int32_t i = 0;
     while (got[i] == want[i]) i++;

@@ -1,8 +1,9 @@
-/* The acceptance floor. A draft that is fed or placed wrongly still gives right text: low acceptance is its only symptom.
- * So the demo pair must reach its known tokens per round, and each of the usual faults must fall below the floor.
+/* The acceptance floor. A draft that is fed or placed wrongly still gives right text: low acceptance is its only
+ * symptom. So the demo pair must reach its known tokens per round, and each of the usual faults must fall below the
+ * floor.
  *
- * Greedy, 7 proposals, the first 10 prompts of the classes code and edit, at most 100 new tokens, an answer ends with its
- * end token. The token of the prefill belongs to no round. tests/demo_pair/measure.py measured the same in FP32.
+ * Greedy, 7 proposals, the first 10 prompts of the classes code and edit, at most 100 new tokens, an answer ends with
+ * its end token. The token of the prefill belongs to no round. tests/demo_pair/measure.py measured the same in FP32.
  *
  * link: -Wl,--wrap=op_put
  */
@@ -31,7 +32,8 @@ static const step_out *draft_round(void *arg, steps *s) {
 }
 
 /* Answers one prompt; adds to tokens and rounds. */
-static void answer(const world *w, steps *s, const prompt *q, round_fn *round, void *arg, int32_t *tokens, int32_t *rounds) {
+static void answer(const world *w, steps *s, const prompt *q, round_fn *round, void *arg, int32_t *tokens,
+                   int32_t *rounds) {
     const text_model *tm = w->p->text;
     int32_t n = (int32_t)q->ids.n, token = 0;
     steps_seek(s, 0, 0, 0);
@@ -99,8 +101,8 @@ static void test_taps_permuted(void **state) {
 
 /* ---- missing norms ---- */
 
-/* Of the draft's context. The hidden norm and the layers' input norms stand behind each other, so that one does the work of
- * the other when it is missing: only both together can be missed. */
+/* Of the draft's context. The hidden norm and the layers' input norms stand behind each other, so that one does the
+ * work of the other when it is missing: only both together can be missed. */
 typedef enum norms { NORMS_NONE, NORMS_TAP, NORMS_FEATURE, NORMS_KEY } norms;
 
 /* Read while steps are recorded. */
@@ -143,7 +145,8 @@ void __wrap_op_put(op_sink *s, op_id id, const void *args, size_t bytes) {
 }
 
 static void check_missing(const world *w, norms missing, const char *what) {
-    for (size_t i = 0; i < sizeof fault.weight / sizeof fault.weight[0]; i++) fault.weight[i] = bf16_of_f32(PASS_WEIGHT);
+    for (size_t i = 0; i < sizeof fault.weight / sizeof fault.weight[0]; i++)
+        fault.weight[i] = bf16_of_f32(PASS_WEIGHT);
     assert_true((size_t)w->p->draft.cfg.hidden <= sizeof fault.weight / sizeof fault.weight[0]);
     fault.missing = missing;
     double found = tokens_per_round_of(w, &w->p->target, &w->p->draft);
@@ -152,8 +155,12 @@ static void check_missing(const world *w, norms missing, const char *what) {
 }
 
 static void test_tap_norms_missing(void **state) { check_missing(*state, NORMS_TAP, "tap norms missing"); }
-static void test_feature_norms_missing(void **state) { check_missing(*state, NORMS_FEATURE, "hidden and input norms missing"); }
-static void test_key_norms_missing(void **state) { check_missing(*state, NORMS_KEY, "key norms of the context missing"); }
+static void test_feature_norms_missing(void **state) {
+    check_missing(*state, NORMS_FEATURE, "hidden and input norms missing");
+}
+static void test_key_norms_missing(void **state) {
+    check_missing(*state, NORMS_KEY, "key norms of the context missing");
+}
 
 /* ---- places ---- */
 
@@ -168,8 +175,8 @@ static void test_theta(void **state) {
     expect_below(found, "rope theta 10000");
 }
 
-/* The draft reads at position c what the target left at c - 1. The ring is as long as the longest sequence, so that no slot
- * is used twice. */
+/* The draft reads at position c what the target left at c - 1. The ring is as long as the longest sequence, so that no
+ * slot is used twice. */
 static void test_context_shifted(void **state) {
     world *w = *state;
     target t = w->p->target;

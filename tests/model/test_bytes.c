@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <cmocka.h>
 #include <stdlib.h>
+#include "engine/base/mem.h"
 #include "engine/core/bytes.h"
 #include "kernels/params.h"
 #include "tests/model/laguna_s21.h"
@@ -32,7 +33,8 @@ static int64_t parts_sum(const pass_bytes *b) {
 static void test_parts(void **state) {
     const world *w = *state;
     const target_layer_weights *y = &w->target_weights.layer[1];
-    assert_int_equal(weight_bytes(&y->expert_gate[0]) + weight_bytes(&y->expert_up[0]) + weight_bytes(&y->expert_down[0]),
+    assert_int_equal(weight_bytes(&y->expert_gate[0]) + weight_bytes(&y->expert_up[0]) +
+                         weight_bytes(&y->expert_down[0]),
                      5013504);
     pass_bytes b = bytes_target_pass(&w->target, &w->target_weights, 10.0, CTX_4K);
     expect_gb(b.attention, 5.606, "attention");
@@ -57,7 +59,8 @@ static void test_passes(void **state) {
     assert_int_equal(draft_pass.total, parts_sum(&draft_pass));
 }
 
-/* Below the window every layer reads the context; above, sliding layers read the window; at a million nothing overflows. */
+/* Below the window every layer reads the context; above, sliding layers read the window; at a million nothing
+ * overflows. */
 static void test_context(void **state) {
     const world *w = *state;
     pass_bytes b = bytes_target_pass(&w->target, &w->target_weights, 10.0, 100);

@@ -1,5 +1,5 @@
-/* A prompt leaves the same bits whatever computes it: instruction set, lanes, rows per step. Logits of the last row, keys
- * and values of every layer, taps, the draft's context rows, and the block that the draft puts behind them. */
+/* A prompt leaves the same bits whatever computes it: instruction set, lanes, rows per step. Logits of the last row,
+ * keys and values of every layer, taps, the draft's context rows, and the block that the draft puts behind them. */
 #include "tests/model/model_fixture.h"
 
 #include "kernels/dispatch.h"
@@ -30,8 +30,8 @@ static void result_free(result *r) {
 
 static const char *head_step(int32_t last) { return last <= prefill_bucket[0] ? "prefill-32" : "prefill-256"; }
 
-/* n tokens in chunks over poisoned memory, then one block of the draft. `keep` records the trace, else it is checked after
- * every chunk. */
+/* n tokens in chunks over poisoned memory, then one block of the draft. `keep` records the trace, else it is checked
+ * after every chunk. */
 static result compute(world *w, steps *s, int32_t n, int32_t chunk, bool keep, const char *label) {
     int32_t last = 0;
     memory_poison(w->p);

@@ -1,6 +1,6 @@
-/* The two boxes between the threads: nothing is lost, doubled or out of order, payloads live until the next drain, the front
- * end is woken once per filled box, and a request ends exactly once whenever it is cancelled. To be run under the thread
- * sanitizer as well. */
+/* The two boxes between the threads: nothing is lost, doubled or out of order, payloads live until the next drain, the
+ * front end is woken once per filled box, and a request ends exactly once whenever it is cancelled. To be run under the
+ * thread sanitizer as well. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -98,6 +98,30 @@ static void test_cancel(void **state) {
     assert_int_equal(mailbox_drain(m, ev, 4), 0); /* its end comes from the engine */
     expect_taken(m, c);
     assert_false(mailbox_cancelled(m)); /* the flag was a's */
+    mailbox_free(m);
+}
+
+/* Whoever has read the last event may ask again, even when nobody may wait and the engine has not come back for more.
+ */
+static void test_place_after_done(void **state) {
+    (void)state;
+    mailbox *m = mailbox_new(0);
+    gen_totals totals = { 0 };
+    gen_event ev[2];
+    gen_id a = submit(m, NULL);
+    expect_busy(m);
+    expect_taken(m, a);
+    expect_busy(m);
+    post_text(m, "not the end");
+    expect_busy(m);
+    mailbox_post_begin(m);
+    mailbox_post(m, &(gen_event){ .kind = GEN_DONE, .id = a, .u.end = { DONE_END, &totals } });
+    mailbox_post_end(m);
+    assert_int_equal(mailbox_drain(m, ev, 2), 2);
+    gen_id b = submit(m, NULL);
+    mailbox_cancel(m, a); /* too late, and not b's */
+    expect_taken(m, b);
+    assert_false(mailbox_cancelled(m));
     mailbox_free(m);
 }
 
@@ -345,9 +369,11 @@ static void test_wait(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_queue),   cmocka_unit_test(test_cancel), cmocka_unit_test(test_wake),
-        cmocka_unit_test(test_payload), cmocka_unit_test(test_order),  cmocka_unit_test(test_drain_in_parts),
-        cmocka_unit_test(test_close),   cmocka_unit_test(test_wait),   cmocka_unit_test(test_every_request_ends),
+        cmocka_unit_test(test_queue),          cmocka_unit_test(test_cancel),
+        cmocka_unit_test(test_wake),           cmocka_unit_test(test_place_after_done),
+        cmocka_unit_test(test_payload),        cmocka_unit_test(test_order),
+        cmocka_unit_test(test_drain_in_parts), cmocka_unit_test(test_close),
+        cmocka_unit_test(test_wait),           cmocka_unit_test(test_every_request_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -107,7 +107,8 @@ static void test_million(void **state) {
     assert_true(want < paged(MILLION) * 8 * 128);
     /* pages need not lie in order: the largest table entry that fits a page number */
     pages[n - 1] = INT32_MAX;
-    assert_int_equal(kv_offset(&s, 7, (int32_t)last, 0), (((int64_t)INT32_MAX * 8 + 7) * KV_PAGE + last % KV_PAGE) * 128);
+    assert_int_equal(kv_offset(&s, 7, (int32_t)last, 0),
+                     (((int64_t)INT32_MAX * 8 + 7) * KV_PAGE + last % KV_PAGE) * 128);
     free(pages);
     target_config t = s21_target();
     assert_true(memplan_make(&t, NULL, MILLION).kv_global > (int64_t)51 * 1000000000);
@@ -120,9 +121,9 @@ static void test_available(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_s21),     cmocka_unit_test(test_rings),
-                                        cmocka_unit_test(test_demo),    cmocka_unit_test(test_largest),
-                                        cmocka_unit_test(test_refused), cmocka_unit_test(test_million),
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_s21),      cmocka_unit_test(test_rings),
+                                        cmocka_unit_test(test_demo),     cmocka_unit_test(test_largest),
+                                        cmocka_unit_test(test_refused),  cmocka_unit_test(test_million),
                                         cmocka_unit_test(test_available) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,6 +1,6 @@
-/* A step is pure: what it does is fixed when it is recorded, and what changes between two replays comes from the parameter
- * block alone. Checked here: descriptions do not look into the block; replay and running op by op give the same bits; a
- * replay allocates nothing and asks nothing of the system; the plans themselves, as text.
+/* A step is pure: what it does is fixed when it is recorded, and what changes between two replays comes from the
+ * parameter block alone. Checked here: descriptions do not look into the block; replay and running op by op give the
+ * same bits; a replay allocates nothing and asks nothing of the system; the plans themselves, as text.
  *
  * `test_purity --write` writes the plans of tests/golden/plan anew, for a change that means to change them.
  *
@@ -125,8 +125,8 @@ static void fill_memory(world *w, steps *s) {
 
 /* ---- descriptions ---- */
 
-/* The members of every argument struct, in order: p a pointer or 8 bytes, i 4 bytes, b one, v view, l live_rows, w weight,
- * s kv_store. Bytes between members have no value and are left out of the comparison. */
+/* The members of every argument struct, in order: p a pointer or 8 bytes, i 4 bytes, b one, v view, l live_rows, w
+ * weight, s kv_store. Bytes between members have no value and are left out of the comparison. */
 static const char *const MEMBERS[OP_COUNT] = {
     [OP_BEGIN] = "piiii",
     [OP_EMBED] = "vvp",
@@ -209,8 +209,8 @@ static void check_described(world *w, const char *name, int32_t base, int32_t la
     buf_free(&ids);
 }
 
-/* Every step is described again while the block holds two quite different situations. Running op by op uses the activations
- * of the recording, so the arguments must be its very bytes, addresses included. */
+/* Every step is described again while the block holds two quite different situations. Running op by op uses the
+ * activations of the recording, so the arguments must be its very bytes, addresses included. */
 static void test_description_is_constant(void **state) {
     world *w = *state;
     steps *s = w->p->steps;

@@ -1,6 +1,6 @@
 /* Rounds are plain decoding, bit for bit. Whatever is proposed and however much of it is accepted, the tokens, keys and
- * values, taps and context rows of committed positions are those of plain steps, and a rejected row leaves nothing behind.
- * Prompts end where rings (window 128), pages and attention blocks (256) begin. */
+ * values, taps and context rows of committed positions are those of plain steps, and a rejected row leaves nothing
+ * behind. Prompts end where rings (window 128), pages and attention blocks (256) begin. */
 #include "tests/model/model_fixture.h"
 
 enum {
@@ -210,8 +210,8 @@ static void permit_rows(const pair *p, buf *image, const kv_store *s, int32_t fr
         }
 }
 
-/* A round that verified `rows` rows at base changed their own rows of KV and taps, the context rows of ctx_from .. base - 1
- * and the draft's block, and not one byte more. */
+/* A round that verified `rows` rows at base changed their own rows of KV and taps, the context rows of ctx_from .. base
+ * - 1 and the draft's block, and not one byte more. */
 static void check_changes(world *w, buf *before, int32_t base, int32_t rows, int32_t ctx_from, const char *label) {
     const pair *p = w->p;
     buf after = { 0 };
@@ -225,8 +225,7 @@ static void check_changes(world *w, buf *before, int32_t base, int32_t rows, int
     }
     memory_save(p, NULL, &after);
     for (size_t i = 0; i < after.len; i++)
-        if (after.data[i] != before->data[i])
-            fail_msg("%s: byte %zu of the pair's memory was changed", label, i);
+        if (after.data[i] != before->data[i]) fail_msg("%s: byte %zu of the pair's memory was changed", label, i);
     buf_free(&after);
 }
 
@@ -242,8 +241,10 @@ static void test_no_trace(void **state) {
             snprintf(label, sizeof label, "prompt of %d, round %d", w->prompt, round);
             int32_t base = st->base, ctx_len = st->ctx_len;
             memory_save(w->p, NULL, &before);
-            if (round == 1) steps_round(w->s, WIDEST);
-            else verify(w, WIDEST, round);
+            if (round == 1)
+                steps_round(w->s, WIDEST);
+            else
+                verify(w, WIDEST, round);
             check_changes(w, &before, base, WIDEST + 1, ctx_len, label);
         }
     }
