@@ -128,10 +128,17 @@ GOLDEN   = "golden=./$(B)/skiff verify golden tests/golden"
 E2E      = "@e2e-server=python3 tests/e2e/test_server.py ./$(SCRIPT)" "@e2e-demo=python3 tests/e2e/test_demo.py ./$(B)/skiff"
 LINT     = "lint=tests/lint/run.sh" "lint-selftest=tests/lint/selftest.sh"
 
-test: deps-test ## everything: unit, ops, golden, model, lossless, e2e, lint; the last line counts
+# Hostile files and requests must end in one clear error without a finding of the sanitizers.
+SAN_B    := build/san-address-undefined
+SAN_RUN  = $(patsubst $(B)/%,$(SAN_B)/%,$(UNIT) $(OPS)) "@san-e2e-demo=python3 tests/e2e/test_demo.py ./$(SAN_B)/skiff"
+
+test: deps-test ## everything: unit, ops, golden, model, lossless, e2e, lint, sanitizers; the last line counts
 	@.ci/deps $(DEPS_LINT) || true
 	@$(MAKE) -j$(JOBS) $(B)/skiff $(UNIT) $(MODEL) $(OPS) $(SCRIPT)
-	@$(RUN) --jobs 2 $(LOSSLESS) $(UNIT) $(OPS) $(MODEL) $(GOLDEN) $(E2E) $(LINT)
+	@$(if $(SAN),,$(MAKE) -j$(JOBS) SAN=address,undefined san-programs)
+	@$(RUN) --jobs 2 $(LOSSLESS) $(UNIT) $(OPS) $(MODEL) $(GOLDEN) $(E2E) $(if $(SAN),,$(SAN_RUN)) $(LINT)
+san-programs: $(B)/skiff $(UNIT) $(OPS)
+.PHONY: san-programs
 test-unit: deps-test $(UNIT) ## tests/unit alone; T=pattern selects
 	@$(RUN) $(if $(T),$(filter $(B)/tests/unit/$(T),$(UNIT)),$(UNIT))
 test-ops: deps-test $(OPS) ## every op, case by case, against the scalar reference

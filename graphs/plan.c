@@ -76,8 +76,8 @@ static void replay_lane(void *arg, const lane *ln) {
     }
 }
 
-void plan_replay(const plan *p, op_fn *const *table, pool *lanes) {
-    pool_run(lanes, replay_lane, &(replay){ p, table });
+void plan_replay(const plan *p, op_fn *const *table, pool *lanes, bool alone) {
+    pool_run(lanes, alone, replay_lane, &(replay){ p, table });
 }
 
 size_t plan_entries(const plan *p) { return p->n; }

@@ -19,7 +19,7 @@ void op_put(op_sink *s, op_id id, const void *args, size_t bytes) {
         if (need > s->lane_scratch) s->lane_scratch = need;
         break;
     }
-    case SINK_EAGER: pool_run(s->pool, run_one, &(one_op){ s->table[id], args }); break;
+    case SINK_EAGER: pool_run(s->pool, false, run_one, &(one_op){ s->table[id], args }); break;
     case SINK_RECORD: plan_add(s->plan, id, args); break;
     }
 }

@@ -1,6 +1,8 @@
 #include "graphs/step.h"
 
+#include "engine/base/clock.h"
 #include "engine/base/mem.h"
+#include "graphs/pace.h"
 
 #include <stdlib.h>
 
@@ -17,6 +19,8 @@ struct step {
     plan *plan;
     work work;
     size_t bytes;
+    bool best; /* LANES_BEST, and there is a choice */
+    pace pace;
 };
 
 int bucket_find(const int32_t *list, int n_list, int32_t rows) {
@@ -56,7 +60,18 @@ void step_close(step *s) {
     free(s);
 }
 
-void step_replay(step *s) { plan_replay(s->plan, s->table, s->pool); }
+void step_set_lanes(step *s, step_lanes mode) { s->best = mode == LANES_BEST && pool_lanes(s->pool) > 1; }
+
+void step_replay(step *s) {
+    if (!s->best) {
+        plan_replay(s->plan, s->table, s->pool, false);
+        return;
+    }
+    bool alone = pace_choose(&s->pace);
+    int64_t start = clock_ns();
+    plan_replay(s->plan, s->table, s->pool, alone);
+    pace_measured(&s->pace, alone, clock_ns() - start);
+}
 
 void step_run_eager(step *s) {
     op_sink eager = { .kind = SINK_EAGER, .table = s->table, .pool = s->pool };

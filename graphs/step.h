@@ -13,7 +13,14 @@ status step_open(step **out, const char *name, step_describe *describe, void *ct
                  err *e);
 void step_close(step *s);
 
-void step_replay(step *s);    /* every lane walks the plan; returns when all is done */
+/* Lanes walk the plan; returns when all is done. The lane count cannot change a bit of the result, so it may follow the
+ * clock: see step_set_lanes. */
+void step_replay(step *s);
+/* LANES_ALL (the default): every lane, always. LANES_BEST: one lane or all, whatever the last replays were faster with;
+ * on a machine that other programs use, a lane without a processor holds up all others at every barrier. */
+typedef enum step_lanes { LANES_ALL, LANES_BEST } step_lanes;
+void step_set_lanes(step *s, step_lanes mode);
+
 void step_run_eager(step *s); /* the same ops one by one from a fresh description; for tests */
 
 const char *step_name(const step *s);

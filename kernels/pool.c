@@ -54,7 +54,7 @@ static void restore_subnormals(unsigned old) {
 
 void pool_barrier(const lane *ln) {
     pool *p = ln->pool;
-    if (p->lanes == 1) return;
+    if (ln->n == 1) return;
     uint32_t phase = atomic_load_explicit(&p->phase, memory_order_relaxed);
     if (atomic_fetch_add_explicit(&p->arrived, 1, memory_order_acq_rel) + 1 == (uint32_t)p->lanes) {
         atomic_store_explicit(&p->arrived, 0, memory_order_relaxed);
@@ -153,12 +153,18 @@ status pool_reserve(pool *p, size_t scratch_bytes, err *e) {
     return OK;
 }
 
-void pool_run(pool *p, void (*fn)(void *arg, const lane *ln), void *arg) {
+void pool_run(pool *p, bool alone, void (*fn)(void *arg, const lane *ln), void *arg) {
     unsigned old = flush_subnormals();
-    p->fn = fn;
-    p->arg = arg;
-    if (p->lanes > 1) announce(p);
-    fn(arg, &p->lane[0]);
-    pool_barrier(&p->lane[0]);
+    if (alone || p->lanes == 1) {
+        lane self = p->lane[0];
+        self.n = 1;
+        fn(arg, &self);
+    } else {
+        p->fn = fn;
+        p->arg = arg;
+        announce(p);
+        fn(arg, &p->lane[0]);
+        pool_barrier(&p->lane[0]);
+    }
     restore_subnormals(old);
 }

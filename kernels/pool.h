@@ -5,6 +5,7 @@
  * denormals-are-zero; the caller's own setting is restored when pool_run returns. */
 #ifndef KERNELS_POOL_H
 #define KERNELS_POOL_H
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include "engine/base/status.h"
@@ -25,8 +26,9 @@ int pool_lanes(const pool *p);
 /* Makes sure that every lane has this much scratch. Not during a run. */
 status pool_reserve(pool *p, size_t scratch_bytes, err *e);
 
-/* Runs fn on every lane and returns when all are done. */
-void pool_run(pool *p, void (*fn)(void *arg, const lane *ln), void *arg);
+/* Runs fn on every lane and returns when all are done. alone: on the caller only, as in a pool of one lane; the others
+ * sleep on. */
+void pool_run(pool *p, bool alone, void (*fn)(void *arg, const lane *ln), void *arg);
 
 /* All lanes of a run meet here; what was written before is visible after. */
 void pool_barrier(const lane *ln);

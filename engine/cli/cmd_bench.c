@@ -74,7 +74,16 @@ typedef struct class_result {
     int64_t rounds, emitted, draft_ns, verify_ns, rest_ns;
 } class_result;
 
+/* Plain decoding behind a prompt of this many tokens. */
+typedef struct frontier {
+    int32_t ctx;
+    samples step; /* ms */
+} frontier;
+enum { FRONTIERS = 5, FRONTIER_STEPS = 64 };
+
 typedef struct results {
+    frontier frontier[FRONTIERS];
+
     class_result *class;
     size_t n;
     samples prefill; /* ms for PREFILL_TOKENS */
@@ -151,13 +160,38 @@ static status run_pairs(pair *p, const prompt_set *ps, const bench_opts *o, int3
     return s;
 }
 
-static void run_prefill(pair *p, const prompt_set *ps, const bench_opts *o, results *r) {
-    int32_t ids[PREFILL_TOKENS], n = p->ctx - 1 < PREFILL_TOKENS ? p->ctx - 1 : PREFILL_TOKENS;
+/* The prompts one behind the other: real text of n tokens. */
+static void fill_text(const prompt_set *ps, int32_t *ids, int32_t n) {
     size_t q = 0, at = 0;
-    for (int32_t i = 0; i < n; i++) { /* the prompts one behind the other: real text */
+    for (int32_t i = 0; i < n; i++) {
         while (at >= ps->at[q].ids.n) q = (q + 1) % ps->n, at = 0;
         ids[i] = ps->at[q].ids.ids[at++];
     }
+}
+
+/* Only the tokens behind each frontier are timed. */
+static void run_frontiers(pair *p, const prompt_set *ps, results *r) {
+    static const int32_t AT[FRONTIERS] = { 64, 512, 1024, 2048, 4000 };
+    int32_t *ids = xalloc((size_t)p->ctx * sizeof *ids);
+    fill_text(ps, ids, p->ctx);
+    for (int i = 0; i < FRONTIERS; i++) {
+        frontier *f = &r->frontier[i];
+        if (AT[i] + FRONTIER_STEPS >= p->ctx) continue;
+        f->ctx = AT[i];
+        steps_prompt(p->steps, &GREEDY, ids, (size_t)f->ctx);
+        for (int s = 0; s < FRONTIER_STEPS; s++) {
+            int64_t start = clock_ns();
+            steps_plain(p->steps);
+            samples_add(&f->step, (double)(clock_ns() - start) * 1e-6);
+        }
+        samples_sort(&f->step);
+    }
+    free(ids);
+}
+
+static void run_prefill(pair *p, const prompt_set *ps, const bench_opts *o, results *r) {
+    int32_t ids[PREFILL_TOKENS], n = p->ctx - 1 < PREFILL_TOKENS ? p->ctx - 1 : PREFILL_TOKENS;
+    fill_text(ps, ids, n);
     r->prefill_tokens = n;
     for (int64_t i = 0; i < 4 * o->repeat + 1; i++) {
         int64_t start = clock_ns();
@@ -174,6 +208,14 @@ static void print_table(const pair *p, const results *r, int32_t k) {
     printf("prefill of %d tokens: %.2f (%.2f), %.0f tokens/s at the median\n", r->prefill_tokens,
            at_share(&r->prefill, 0.5), at_share(&r->prefill, 0.0),
            r->prefill_tokens * 1000.0 / at_share(&r->prefill, 0.5));
+    for (int i = 0; i < FRONTIERS; i++) {
+        const frontier *f = &r->frontier[i];
+        if (!f->step.n) continue;
+        pass_bytes b = bytes_target_pass(&p->target.cfg, &p->target.w, p->target.cfg.experts_per_token, f->ctx);
+        printf("plain step at %4d tokens: %.4f (%.4f), %.2f MB read, %.1f GB/s at the median\n", f->ctx,
+               at_share(&f->step, 0.5), at_share(&f->step, 0.0), (double)b.total * 1e-6,
+               (double)b.total * 1e-6 / at_share(&f->step, 0.5));
+    }
     printf("%-12s %6s %18s %18s %20s %9s %8s %8s %8s\n", "class", "pairs", "plain ms/token", "spec ms/token",
            "plain/spec (least)", "tok/round", "draft", "verify", "rest");
     for (size_t i = 0; i < r->n; i++) {
@@ -186,14 +228,39 @@ static void print_table(const pair *p, const results *r, int32_t k) {
     }
 }
 
+/* What the machine calls its processor, as a JSON string. */
+static void cpu_name(buf *out) {
+    char line[256] = "";
+    str name = STR("unknown");
+    FILE *f = fopen("/proc/cpuinfo", "re");
+    while (f && fgets(line, sizeof line, f))
+        if (str_starts(str_of(line), STR("model name")) && strchr(line, ':')) {
+            name = str_of(strchr(line, ':') + 2);
+            name.n -= str_ends(name, STR("\n"));
+            break;
+        }
+    if (f) fclose(f);
+    buf_json_str(out, name);
+}
+
 static status write_json(const pair *p, const results *r, int32_t k, const char *path, err *e) {
     buf b = { 0 };
-    pass_bytes plain = bytes_target_pass(&p->target.cfg, &p->target.w, p->target.cfg.experts_per_token, 256);
+    buf_printf(&b, "{\"cpu\":");
+    cpu_name(&b);
     buf_printf(&b,
-               "{\"isa\":\"%s\",\"threads\":%d,\"proposals\":%d,\"plain_step_bytes_at_256\":%lld,\n\"prefill\":{"
-               "\"tokens\":%d,\"ms_median\":%.4f,\"ms_min\":%.4f},\n\"classes\":[",
-               isa_name(p->isa), p->lanes, k, (long long)plain.total, r->prefill_tokens, at_share(&r->prefill, 0.5),
+               ",\"compiler\":\"gcc "
+               "%s\",\"isa\":\"%s\",\"threads\":%d,\"proposals\":%d,\n\"prefill\":{\"tokens\":%d,\"ms_median\":"
+               "%.4f,\"ms_min\":%.4f},\n\"plain_step\":[",
+               __VERSION__, isa_name(p->isa), p->lanes, k, r->prefill_tokens, at_share(&r->prefill, 0.5),
                at_share(&r->prefill, 0.0));
+    for (int i = 0, n = 0; i < FRONTIERS; i++) {
+        const frontier *f = &r->frontier[i];
+        if (!f->step.n) continue;
+        pass_bytes pb = bytes_target_pass(&p->target.cfg, &p->target.w, p->target.cfg.experts_per_token, f->ctx);
+        buf_printf(&b, "%s\n{\"context\":%d,\"ms_median\":%.5f,\"ms_min\":%.5f,\"bytes\":%lld}", n++ ? "," : "", f->ctx,
+                   at_share(&f->step, 0.5), at_share(&f->step, 0.0), (long long)pb.total);
+    }
+    buf_str(&b, STR("],\n\"classes\":["));
     for (size_t i = 0; i < r->n; i++) {
         const class_result *c = &r->class[i];
         buf_printf(&b,
@@ -220,6 +287,7 @@ static status bench(const bench_opts *o, err *e) {
     engine_options eo = model_opts_engine(&o->m, 0);
     status s = pair_load(&p, eo.target_dir, eo.draft_dir, true, NULL, NULL, e);
     if (s == OK) s = pair_start(&p, &eo, e);
+    if (s == OK) steps_set_lanes(p.steps, LANES_BEST); /* as the engine runs */
     if (s == OK) s = prompts_read(&p, o->prompts, o->limit, &ps, e);
     int32_t k = o->m.spec == MODEL_OPTS_SPEC_UNSET ? 7 : (int32_t)o->m.spec;
     if (s == OK && k > 0 && (!p.has_draft || k >= p.draft.cfg.block_size))
@@ -230,6 +298,7 @@ static status bench(const bench_opts *o, err *e) {
         if (ps.at[i].ids.n == 0 || ps.at[i].ids.n + 2 > (size_t)p.ctx)
             s = err_set(e, ERR_TOO_LONG, "prompt %zu has %zu tokens; the context is %d", i, ps.at[i].ids.n, p.ctx);
     if (s == OK) run_prefill(&p, &ps, o, &r);
+    if (s == OK) run_frontiers(&p, &ps, &r);
     if (s == OK) s = run_pairs(&p, &ps, o, k, &r, e);
     samples_sort(&r.prefill);
     for (size_t i = 0; i < r.n; i++)
@@ -239,6 +308,7 @@ static status bench(const bench_opts *o, err *e) {
     for (size_t i = 0; i < r.n; i++) free(r.class[i].plain.at), free(r.class[i].spec.at), free(r.class[i].ratio.at);
     free(r.class);
     free(r.prefill.at);
+    for (int i = 0; i < FRONTIERS; i++) free(r.frontier[i].step.at);
     prompts_free(&ps);
     pair_close(&p);
     return s;

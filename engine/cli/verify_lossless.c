@@ -78,6 +78,7 @@ static status verify_lanes(const engine_options *opt, const lossless_options *lo
     if (s == OK && !p.has_draft)
         s = err_set(e, ERR_USAGE, "verify lossless: there is no draft; name one with --draft-model");
     if (s == OK) s = pair_start(&p, opt, e);
+    if (s == OK) steps_set_lanes(p.steps, LANES_BEST); /* as the engine runs */
     if (s == OK) s = prompts_read(&p, lo->prompts, lo->limit, &ps, e);
     for (size_t i = 0; s == OK && i < ps.n; i++)
         if (ps.at[i].ids.n == 0 || ps.at[i].ids.n >= (size_t)p.ctx)

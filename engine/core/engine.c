@@ -78,6 +78,7 @@ static status load(engine *en, err *e) {
         return err_set(e, ERR_USAGE, "--spec-tokens %d: this draft proposes at most %d (block size %d)",
                        en->opt.spec_tokens, en->pair.draft.cfg.block_size - 1, en->pair.draft.cfg.block_size);
     TRY(selftest(&en->pair, e));
+    steps_set_lanes(en->pair.steps, LANES_BEST);
     return fill_facts(en, (double)(clock_ns() - start) * 1e-6, e);
 }
 

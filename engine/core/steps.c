@@ -227,6 +227,10 @@ op_fn *const *steps_table(const steps *s) { return s->table; }
 view steps_logits(const steps *s, int i) { return s->slot[i].logits; }
 view steps_residual(const steps *s, int i) { return s->slot[i].residual; }
 view steps_draft_logits(const steps *s, int i) { return s->slot[i].draft_logits; }
+void steps_set_lanes(steps *s, step_lanes mode) {
+    for (int i = 0; i < STEPS_COUNT; i++)
+        if (s->slot[i].step) step_set_lanes(s->slot[i].step, mode);
+}
 void steps_set_eager(steps *s, bool eager) { s->eager = eager; }
 
 size_t steps_bytes(const steps *s) {

@@ -88,7 +88,7 @@ static void run(trial *tr, op_fn *fn, uint8_t poison) {
     job j = { .fn = fn, .args = t->args, .scratch = op_lane_scratch(t->c->id, t->args, tr->lanes) };
     CHECK(pool_reserve(lanes, j.scratch + SCRATCH_GUARD, NULL) == OK);
     prepare(t, poison);
-    pool_run(lanes, run_lane, &j);
+    pool_run(lanes, false, run_lane, &j);
     for (int i = 0; i < tr->lanes; i++)
         if (j.overrun[i]) complain(tr, "lane %d left its scratch of %zu bytes", i, j.scratch);
     check_fences(tr);
