@@ -18,6 +18,9 @@ typedef uint64_t gen_id;              /* names one request for the life of the p
 
 enum { SPEC_DEFAULT = -1 };
 
+/* Who proposes tokens: the DFlash draft; what followed the same words earlier in the text. */
+enum { PROPOSE_DRAFT = 1, PROPOSE_LOOKUP = 2 };
+
 typedef struct engine_options {
     const char *target_dir; /* NULL: the built-in demo pair (target and, without draft_dir, draft) */
     const char *draft_dir;  /* NULL with a target_dir: no draft, no speculation */
@@ -27,16 +30,31 @@ typedef struct engine_options {
     int32_t prefill_chunk;  /* prompt rows per step, 1..256; 0: 256 */
     int32_t
         spec_tokens; /* proposals per round for requests that do not say; SPEC_DEFAULT: 7, or block size - 1 if less */
+    int32_t spec_tree; /* for such requests: most nodes of a verify tree of that depth; 0: a chain */
+    int32_t proposers; /* PROPOSE_DRAFT and PROPOSE_LOOKUP, added; 0: the draft */
     int32_t queue_max; /* requests that wait beyond the running one */
 } engine_options;
 
-/* The rules of token choice, the same for every row of every step. */
+typedef struct token_bias {
+    int32_t token;
+    float bias; /* added to its logit, -BIAS_LIMIT to BIAS_LIMIT; several for one token add up */
+} token_bias;
+
+enum { BIAS_MAX = 1024, BIAS_LIMIT = 100, PENALTY_LIMIT = 2, REPEAT_MAX = 10, LOGPROBS_MAX = 20 };
+
+/* The rules of token choice, the same for every row of every step. Penalties go by how often a token occurs in the
+ * prompt and in the answer so far. */
 typedef struct pick_options {
     float temperature; /* 0: greedy */
     float top_p;       /* 1: off */
     float min_p;       /* 0: off */
     int32_t top_k;     /* 0: off */
     uint64_t seed;
+    float repeat;              /* divides the logit of a token that occurs, or multiplies one below 0; 0 or 1: off */
+    float presence, frequency; /* taken off its logit, once and per occurrence; -PENALTY_LIMIT to PENALTY_LIMIT */
+    const token_bias *bias;    /* after the penalties */
+    int32_t n_bias;            /* at most BIAS_MAX */
+    int32_t min_new; /* no end token before the answer has so many tokens; at most max_new; not with ignore_end */
 } pick_options;
 
 typedef enum reply_start { REPLY_CONTENT, REPLY_REASONING, REPLY_RAW } reply_start;
@@ -55,7 +73,9 @@ typedef struct gen_request {
     int32_t max_new; /* at least 1; cut to the rest of the context */
     pick_options pick;
     reply_options reply;
-    int32_t spec_tokens; /* proposals per round, 0: plain decoding; SPEC_DEFAULT */
+    int32_t spec_tokens; /* proposals per round (depth of a tree), 0: plain decoding; SPEC_DEFAULT */
+    int32_t spec_tree;   /* most nodes to verify, 0: a chain; SPEC_DEFAULT */
+    int32_t logprobs;    /* alternatives told with every token, at most LOGPROBS_MAX; -1: no log-probabilities */
     arena *mem;          /* owns every pointer above; adopted when engine_submit returns OK */
     void *user;          /* comes back in every event */
 } gen_request;
@@ -74,9 +94,22 @@ typedef enum gen_done { DONE_END, DONE_STOP, DONE_LENGTH, DONE_CANCELLED } gen_d
 
 enum { SPEC_POSITIONS = 32 };
 
+/* What stands behind one token: log-probabilities of the model's own distribution, before penalties, bias, temperature
+ * and filters. The same for any number of proposals. */
+typedef struct token_logprobs {
+    bool in_content; /* the token is part of the answer; false: reasoning, a tag, an end token */
+    float logprob;
+    int32_t n_top; /* likeliest tokens, falling, ties by smaller id */
+    struct {
+        int32_t token;
+        float logprob;
+    } top[LOGPROBS_MAX];
+} token_logprobs;
+
 typedef struct gen_totals {
     int32_t prompt, generated, reasoning;     /* tokens; generated counts the end token when there was one */
     int32_t drafted, accepted, rounds, steps; /* rounds: steps with proposals; steps: all decode steps */
+    int32_t lookup_drafted, lookup_accepted;  /* of these, proposed by looking up */
     int32_t accepted_at[SPEC_POSITIONS];      /* rounds in which proposal i (from 0) was accepted */
     int32_t by_length[SPEC_POSITIONS];        /* rounds that accepted exactly i proposals */
     int64_t queue_ns, prefill_ns, decode_ns;  /* prefill includes the first token */
@@ -97,6 +130,7 @@ typedef struct gen_event {
         struct {
             const int32_t
                 *tokens; /* ids of this step, those behind a stop left out; valid until the next engine_drain */
+            const token_logprobs *logprobs; /* of these tokens, valid as long; NULL: not asked for */
             int32_t n, rows, drafted, accepted, micros;
         } round;
         struct {
@@ -118,9 +152,10 @@ typedef struct engine_facts {
     int32_t ctx, ctx_trained, vocab, hidden, layers;
     int64_t parameters, target_bytes, draft_bytes, kv_bytes;
     bool has_draft;
-    int32_t spec_max;    /* block size - 1, 0 without a draft */
-    int32_t spec_tokens; /* used when a request does not say */
-    pick_options pick;   /* sampling defaults of generation_config.json; seed 0 */
+    int32_t spec_max;               /* block size - 1, 0 without a draft */
+    int32_t spec_tokens, spec_tree; /* used when a request does not say */
+    int32_t spec_tree_max;          /* 0 without a draft */
+    pick_options pick;              /* sampling defaults of generation_config.json; seed 0 */
     const char *isa;
     int32_t lanes;
     double load_ms;

@@ -165,7 +165,10 @@ static void check_tree(const tree_args *a) {
     if (a->id.data) CHECK(is_view(&a->id, DT_I32)); /* absent: there is no draft, proposals are given */
 }
 
-static void check_pick(const pick_args *a) { CHECK(a->p && is_view(&a->logits, DT_F32)); }
+static void check_pick(const pick_args *a) {
+    CHECK(a->p && is_view(&a->logits, DT_F32));
+    CHECK(a->lists && a->lists->count && a->lists->seen && a->lists->end);
+}
 
 static void check_accept(const accept_args *a) { CHECK(a->p); }
 

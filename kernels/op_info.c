@@ -113,7 +113,10 @@ static size_t scratch_of(op_id id, const void *args) {
     case OP_ATTN: return scratch_attn(((const attn_args *)args)->past.size);
     case OP_TAP_NORM: return padded(((const tap_norm_args *)args)->ring.cols) * sizeof(float);
     case OP_TOPK: return padded(((const topk_args *)args)->id.cols) * sizeof(pick_cand);
-    case OP_PICK: return pick_work_bytes(((const pick_args *)args)->logits.cols);
+    case OP_PICK: {
+        int32_t vocab = ((const pick_args *)args)->logits.cols;
+        return pick_work_bytes(vocab) + padded(vocab) * sizeof(float); /* and a row of adjusted logits */
+    }
     default: return 0;
     }
 }

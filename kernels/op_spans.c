@@ -142,6 +142,11 @@ static void spans_tree(span_list *l, const tree_args *a) {
 }
 
 static void spans_pick(span_list *l, const pick_args *a) {
+    int64_t table = (int64_t)a->logits.cols * (int64_t)sizeof(int32_t);
+    put(l, a->lists, sizeof *a->lists, false);
+    put(l, a->lists->count, table, false);
+    put(l, a->lists->seen, table, false);
+    put(l, a->lists->end, table, false);
     put_view(l, &a->logits, false);
     put_block(l, a->p, true);
 }

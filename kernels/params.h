@@ -12,6 +12,8 @@ enum {
     DEPTH_MAX = 31,    /* deepest node below the anchor */
     PREFILL_MAX = 256, /* rows of the largest prefill chunk */
     STAMPS = 4,        /* start, draft done, verify done, end */
+    PICK_TOP_MAX = 20, /* alternatives that are told beside a choice */
+    PICK_BIAS_MAX = 1024,
 };
 
 typedef enum step_kind {
@@ -28,7 +30,33 @@ typedef struct pick_params {
     float min_p;       /* 0: off */
     int32_t top_k;     /* 0: off */
     uint64_t seed;
+    float repeat;              /* 0 or 1: off */
+    float presence, frequency; /* 0: off */
+    int32_t end_from;          /* no end token is chosen for a position below this; 0: off */
 } pick_params;
+
+typedef struct pick_bias {
+    int32_t id;
+    float value;
+} pick_bias;
+
+/* Beside the block, at fixed addresses like it: what a choice has to know of single tokens. Ops only read it. The host
+ * writes it between steps and counts what was emitted, never what was proposed: a rejected row leaves no trace. */
+typedef struct pick_lists {
+    int32_t *count; /* [V] occurrences in prompt and answer, the anchor included */
+    int32_t *seen;  /* [V] the tokens that occur, in order of appearance */
+    int32_t *end;   /* [V] the model's end tokens */
+    int32_t n_seen, n_end, n_bias;
+    pick_bias bias[PICK_BIAS_MAX]; /* several for one token add up */
+} pick_lists;
+
+/* What stands behind a choice: log-probabilities of the target's own logits, whatever was done to them to choose. */
+typedef struct pick_logprobs {
+    float own; /* of the token that was chosen */
+    int32_t n; /* likeliest tokens, falling, ties by smaller id */
+    int32_t id[PICK_TOP_MAX];
+    float logp[PICK_TOP_MAX];
+} pick_logprobs;
 
 typedef struct step_in {
     uint32_t seq;         /* number of this replay, echoed in out */
@@ -38,9 +66,11 @@ typedef struct step_in {
     int32_t want_head;    /* prefill: choose a token from the last live row */
     int32_t draft_rows;   /* round: rows of the draft block, anchor included; 1: nothing is drafted */
     int32_t nodes_max;    /* round: most proposals to verify */
+    int32_t branch;       /* round: candidates of a draft row that may become nodes; 1: a chain */
     int32_t n_proposals;  /* round: -1: the draft's; else this many tokens of `proposals`, a chain */
     int32_t proposals[DEPTH_MAX];
     pick_params pick;
+    int32_t logprobs;            /* alternatives that are told beside every choice; -1: no log-probabilities */
     int32_t tokens[PREFILL_MAX]; /* prefill */
 } step_in;
 
@@ -67,17 +97,19 @@ typedef struct step_state {
     int32_t head_n, head_first;             /* rows that go through the target's head */
     int32_t draft_head_n, draft_head_first; /* and through the draft's */
     int32_t choice[NODES_MAX];              /* the target's choice per head row */
+    pick_logprobs logprobs[NODES_MAX];      /* likewise, when they are asked for */
     int32_t n_accepted;                     /* rows committed by the last accept, anchor included */
     int32_t accepted[DEPTH_MAX + 1];        /* their nodes, ascending */
     int32_t move_base;                      /* base before the last accept */
 } step_state;
 
 typedef struct step_out {
-    int32_t n, token[DEPTH_MAX + 1]; /* emitted: accepted proposals, then the target's own token */
-    int32_t base;                    /* after the step */
-    int32_t rows;                    /* rows of the target pass */
-    int32_t drafted, accepted;       /* proposals verified, and of these accepted */
-    int32_t proposal[DEPTH_MAX];     /* what was verified, by node */
+    int32_t n, token[DEPTH_MAX + 1];       /* emitted: accepted proposals, then the target's own token */
+    pick_logprobs logprobs[DEPTH_MAX + 1]; /* by token, when they are asked for */
+    int32_t base;                          /* after the step */
+    int32_t rows;                          /* rows of the target pass */
+    int32_t drafted, accepted;             /* proposals verified, and of these accepted */
+    int32_t proposal[DEPTH_MAX];           /* what was verified, by node */
     int64_t stamp[STAMPS];
     uint32_t seq;
 } step_out;

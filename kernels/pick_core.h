@@ -1,5 +1,12 @@
 /* kernels/pick_core.h - the one rule by which a row chooses its token, greedy and sampled. Pure: no memory but `work`.
  *
+ * Before all else the logits are adjusted, for the row's own path: a token occurs c times in the prompt, in what was
+ * emitted, and on the path from the anchor to the row. Penalties computed once for all rows would make the text depend
+ * on how many rows there are. In this order, each operation in FP32:
+ * - c > 0: z / repeat if z is positive, else z * repeat; then z - (frequency * c + presence).
+ * - z + bias, for every bias of the token in the order of the list.
+ * - end tokens become -inf for a row that predicts a position below end_from.
+ *
  * Greedy (temperature below 1e-5): the largest logit, the smallest id on a tie. Else, in this order:
  * - y = z / temperature, one FP32 division.
  * - top_k keeps every y that is not below the k-th largest; ties stay.
@@ -19,8 +26,9 @@
 #define KERNELS_PICK_CORE_H
 #include <stdbool.h>
 #include <stddef.h>
+#include <string.h>
 #include "kernels/noise.h"
-#include "kernels/params.h"
+#include "kernels/rows.h"
 
 #define PICK_GREEDY_BELOW 1e-5f
 #define PICK_NOISE_MAX 16.64
@@ -36,6 +44,61 @@ typedef struct pick_cut {
     pick_cand top; /* the first of the largest y */
     double gap;    /* 0 or negative */
 } pick_cut;
+
+/* A row that chooses. */
+typedef struct pick_row {
+    const float *z; /* [n] logits */
+    int32_t n;
+    int64_t q; /* the position that it predicts */
+    int32_t path[DEPTH_MAX];
+    int32_t n_path; /* tokens before that position which the lists do not count */
+} pick_row;
+
+/* Head row i. Rows up to head_first are counted: they are prompt, or the anchor. The rows of a prompt are a chain with
+ * one head at its end, so only the rows of a round have anything behind it. */
+static inline pick_row pick_row_of(const pick_args *a, int32_t i) {
+    const step_state *st = &a->p->st;
+    const row_set *rows = &st->rows;
+    int32_t row = st->head_first + i;
+    pick_row r = { .z = view_row(&a->logits, i), .n = a->logits.cols, .q = (int64_t)rows->pos[row] + 1 };
+    if (rows->chain) {
+        for (int32_t k = st->head_first + 1; k <= row; k++) r.path[r.n_path++] = rows->token[k];
+    } else {
+        for (int32_t depth = 1; depth <= rows->pos[row] - rows->base; depth++)
+            r.path[r.n_path++] = rows->token[rows->path[row][depth]];
+    }
+    return r;
+}
+
+static inline bool pick_penalises(const pick_params *p) {
+    return (p->repeat != 0.0f && p->repeat != 1.0f) || p->presence != 0.0f || p->frequency != 0.0f;
+}
+
+static inline float pick_penalty(float z, const pick_params *p, int32_t count) {
+    if (p->repeat != 0.0f) z = z > 0.0f ? z / p->repeat : z * p->repeat;
+    return z - (p->frequency * (float)count + p->presence);
+}
+
+/* Tokens of the lists first, each with the count that is there; then those of the path anew, with their own added. */
+static inline void pick_penalise(const pick_row *r, const pick_params *p, const pick_lists *l, float *out) {
+    for (int32_t i = 0; i < l->n_seen; i++) out[l->seen[i]] = pick_penalty(r->z[l->seen[i]], p, l->count[l->seen[i]]);
+    for (int32_t i = 0; i < r->n_path; i++) {
+        int32_t token = r->path[i], count = l->count[token];
+        for (int32_t k = 0; k < r->n_path; k++) count += r->path[k] == token;
+        out[token] = pick_penalty(r->z[token], p, count);
+    }
+}
+
+/* The logits to choose from: the row's own when nothing is to be done, else a copy in `copy`, which has n. */
+static inline const float *pick_adjust(const pick_row *r, const pick_params *p, const pick_lists *l, float *copy) {
+    bool penalties = pick_penalises(p), masked = r->q < p->end_from;
+    if (!penalties && !masked && l->n_bias == 0) return r->z;
+    memcpy(copy, r->z, (size_t)r->n * sizeof *copy);
+    if (penalties) pick_penalise(r, p, l, copy);
+    for (int32_t i = 0; i < l->n_bias; i++) copy[l->bias[i].id] += l->bias[i].value;
+    for (int32_t i = 0; masked && i < l->n_end; i++) copy[l->end[i]] = -INFINITY;
+    return copy;
+}
 
 static inline size_t pick_work_bytes(int32_t vocab) { return (size_t)vocab * sizeof(pick_cand); }
 

@@ -71,18 +71,21 @@ typedef struct topk_args {
     live_rows rows;
 } topk_args;
 
-/* Builds p->st.rows from candidates: row d-1 of `id` holds the candidates of depth d. One candidate per depth: a chain.
- * Proposals in p->in.proposals replace the draft's. One lane. */
+/* Builds p->st.rows from candidates, best first (tree_grow of kernels/tree_core.h): row d-1 of `id` holds the
+ * candidates of depth d, of which in.branch are used; one candidate per depth gives a chain. Proposals in
+ * p->in.proposals replace the draft's. One lane. */
 typedef struct tree_args {
     step_params *p;
     view id, logp;
     int32_t rows_max; /* bucket of the verify rows */
 } tree_args;
 
-/* p->st.choice[i] = the target's own choice for head row i, by the one rule for greedy and sampled decoding
- * (kernels/pick_core.h). Lanes share rows. */
+/* p->st.choice[i] = the target's own choice for head row i, by the one rule for greedy and sampled decoding, over the
+ * row's own path (kernels/pick_core.h); p->st.logprobs[i] with it when p->in.logprobs asks (kernels/logprob_core.h).
+ * Lanes share rows. */
 typedef struct pick_args {
     step_params *p;
+    const pick_lists *lists;
     view logits; /* F32 [R][V] */
 } pick_args;
 

@@ -34,4 +34,53 @@ static inline int32_t tree_add(row_set *t, int32_t parent, int32_t token) {
     t->n++;
     return node;
 }
+
+/* Candidates of the draft: for depth d (from 1) the ranks 0 .. width - 1, best first, at [(d - 1) * stride + rank]. */
+typedef struct tree_candidates {
+    const int32_t *token;
+    const float *logp;
+    int32_t depth, width, token_stride, logp_stride;
+} tree_candidates;
+
+/* A node that could be added: the candidate of this rank below this parent. */
+typedef struct tree_offer {
+    float score; /* sum of log-probabilities from the anchor */
+    int32_t depth, rank, parent;
+} tree_offer;
+
+static inline int tree_offer_better(const tree_offer *a, const tree_offer *b) {
+    if (a->score != b->score) return a->score > b->score;
+    if (a->depth != b->depth) return a->depth < b->depth;
+    if (a->rank != b->rank) return a->rank < b->rank;
+    return a->parent < b->parent;
+}
+
+/* Best-first growth (DDTree, arXiv 2604.12989): adds the `budget` most probable prefixes to the anchor in t, most
+ * probable first; a draft row's candidates do not depend on the path, so a path's probability is the product of its
+ * candidates'. Equal scores: smaller depth, smaller rank, earlier parent. With one candidate per depth this is the
+ * chain. score[node] (may be NULL) takes the sums. */
+static inline void tree_grow(row_set *t, const tree_candidates *c, int32_t budget, float *score) {
+    /* each node that is added takes one offer away and brings at most two */
+    tree_offer offer[NODES_MAX + 1];
+    float sum[NODES_MAX];
+    int32_t n = 0;
+    sum[0] = 0.0f;
+    if (c->depth > 0 && c->width > 0) offer[n++] = (tree_offer){ c->logp[0], 1, 0, 0 };
+    while (budget-- > 0 && n > 0) {
+        int32_t best = 0;
+        for (int32_t i = 1; i < n; i++)
+            if (tree_offer_better(&offer[i], &offer[best])) best = i;
+        tree_offer o = offer[best];
+        offer[best] = offer[--n];
+        int32_t node = tree_add(t, o.parent, c->token[(o.depth - 1) * c->token_stride + o.rank]);
+        if (node < 0) return;
+        sum[node] = o.score;
+        if (score) score[node] = o.score;
+        if (o.rank + 1 < c->width)
+            offer[n++] = (tree_offer){ sum[o.parent] + c->logp[(o.depth - 1) * c->logp_stride + o.rank + 1], o.depth,
+                                       o.rank + 1, o.parent };
+        if (o.depth < c->depth)
+            offer[n++] = (tree_offer){ o.score + c->logp[o.depth * c->logp_stride], o.depth + 1, 0, node };
+    }
+}
 #endif

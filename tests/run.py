@@ -82,7 +82,9 @@ def main():
     for alone, jobs in ((False, args.jobs), (True, 1)):
         batch = [p for p in args.programs if p.startswith("@") == alone]
         with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-            for result in pool.map(lambda p: run(p, args.time), batch):
+            running = [pool.submit(run, p, args.time) for p in batch]
+            for done in concurrent.futures.as_completed(running):
+                result = done.result()
                 show(result)
                 totals = [a + b for a, b in zip(totals, result[2:5])]
     print("%d passed, %d failed, %d skipped" % tuple(totals))

@@ -26,7 +26,7 @@ static const opt LIST[] = {
       .help = "tokens per answer" },
     { "repeat", .preset = "3", OPT_INT_AT(bench_opts, repeat, 1, 1000), .help = "pairs per prompt" },
     { "json", .value = "FILE", OPT_TEXT_AT(bench_opts, json), .help = "also write the results to this file" },
-    SPEC_OPT_ROW(bench_opts, m),
+    SPEC_OPT_ROWS(bench_opts, m),
     MODEL_OPT_ROWS(bench_opts, m),
 };
 
@@ -105,13 +105,15 @@ static class_result *class_of(results *r, const char *name) {
 static const pick_params GREEDY = { .top_p = 1.0f };
 
 /* ns for n tokens behind the prompt, prefill outside the clock; fills c's counts when it is a speculative run. */
-static int64_t decode(pair *p, const prompt *q, int32_t k, int32_t n, int32_t *out, class_result *c) {
+static int64_t decode(pair *p, const prompt *q, int32_t k, int32_t tree, int32_t n, int32_t *out, class_result *c) {
     out[0] = steps_prompt(p->steps, &GREEDY, q->ids.ids, q->ids.n)->token[0];
     if (k) steps_catch_up(p->steps);
     int64_t start = clock_ns(), mark = start;
     for (int32_t have = 1; have < n;) {
         int32_t width = n - have - 1 < k ? n - have - 1 : k;
-        const step_out *o = width > 0 ? steps_round(p->steps, width) : steps_plain(p->steps);
+        const step_out *o = width <= 0 ? steps_plain(p->steps)
+                            : tree     ? steps_tree(p->steps, width, tree, TREE_WIDTH)
+                                       : steps_round(p->steps, width);
         for (int32_t i = 0; i < o->n; i++) out[have++] = o->token[i];
         if (!c || width <= 0) continue;
         int64_t now = clock_ns(), draft_ns = o->stamp[1] - o->stamp[0], verify_ns = o->stamp[2] - o->stamp[1];
@@ -141,8 +143,8 @@ static status run_pairs(pair *p, const prompt_set *ps, const bench_opts *o, int3
             int64_t t[2];
             for (int turn = 0; turn < 2; turn++) {
                 bool is_spec = (turn == 0) == spec_first;
-                t[is_spec] =
-                    decode(p, q, is_spec ? k : 0, n, is_spec ? spec : plain, is_spec ? (rep < 0 ? &spare : c) : NULL);
+                t[is_spec] = decode(p, q, is_spec ? k : 0, (int32_t)o->m.tree, n, is_spec ? spec : plain,
+                                    is_spec ? (rep < 0 ? &spare : c) : NULL);
             }
             for (int32_t j = 0; j < n && s == OK; j++)
                 if (plain[j] != spec[j])
@@ -202,9 +204,11 @@ static void run_prefill(pair *p, const prompt_set *ps, const bench_opts *o, resu
 
 static double per_round(int64_t ns, int64_t rounds) { return rounds ? (double)ns * 1e-6 / (double)rounds : 0.0; }
 
-static void print_table(const pair *p, const results *r, int32_t k) {
-    printf("%s, %d thread%s; %d proposals per round; ms, median (least)\n", isa_name(p->isa), p->lanes,
-           p->lanes == 1 ? "" : "s", k);
+static void print_table(const pair *p, const results *r, int32_t k, int32_t tree) {
+    char shape[32] = "chains";
+    if (tree) snprintf(shape, sizeof shape, "trees of %d nodes", tree);
+    printf("%s, %d thread%s; %d proposals deep, %s; ms, median (least)\n", isa_name(p->isa), p->lanes,
+           p->lanes == 1 ? "" : "s", k, shape);
     printf("prefill of %d tokens: %.2f (%.2f), %.0f tokens/s at the median\n", r->prefill_tokens,
            at_share(&r->prefill, 0.5), at_share(&r->prefill, 0.0),
            r->prefill_tokens * 1000.0 / at_share(&r->prefill, 0.5));
@@ -243,15 +247,16 @@ static void cpu_name(buf *out) {
     buf_json_str(out, name);
 }
 
-static status write_json(const pair *p, const results *r, int32_t k, const char *path, err *e) {
+static status write_json(const pair *p, const results *r, int32_t k, int32_t tree, const char *path, err *e) {
     buf b = { 0 };
     buf_printf(&b, "{\"cpu\":");
     cpu_name(&b);
     buf_printf(&b,
                ",\"compiler\":\"gcc "
-               "%s\",\"isa\":\"%s\",\"threads\":%d,\"proposals\":%d,\n\"prefill\":{\"tokens\":%d,\"ms_median\":"
+               "%s\",\"isa\":\"%s\",\"threads\":%d,\"proposals\":%d,\"tree_nodes\":%d,\n\"prefill\":{\"tokens\":%d,"
+               "\"ms_median\":"
                "%.4f,\"ms_min\":%.4f},\n\"plain_step\":[",
-               __VERSION__, isa_name(p->isa), p->lanes, k, r->prefill_tokens, at_share(&r->prefill, 0.5),
+               __VERSION__, isa_name(p->isa), p->lanes, k, tree, r->prefill_tokens, at_share(&r->prefill, 0.5),
                at_share(&r->prefill, 0.0));
     for (int i = 0, n = 0; i < FRONTIERS; i++) {
         const frontier *f = &r->frontier[i];
@@ -303,8 +308,8 @@ static status bench(const bench_opts *o, err *e) {
     samples_sort(&r.prefill);
     for (size_t i = 0; i < r.n; i++)
         samples_sort(&r.class[i].plain), samples_sort(&r.class[i].spec), samples_sort(&r.class[i].ratio);
-    if (s == OK) print_table(&p, &r, k);
-    if (s == OK && o->json) s = write_json(&p, &r, k, o->json, e);
+    if (s == OK) print_table(&p, &r, k, (int32_t)o->m.tree);
+    if (s == OK && o->json) s = write_json(&p, &r, k, (int32_t)o->m.tree, o->json, e);
     for (size_t i = 0; i < r.n; i++) free(r.class[i].plain.at), free(r.class[i].spec.at), free(r.class[i].ratio.at);
     free(r.class);
     free(r.prefill.at);

@@ -19,8 +19,8 @@ typedef struct run_opts {
     bool raw, json, quiet, ignore_end;
     int think; /* auto, on, off */
     const char *system, *stop;
-    int64_t predict, top_k, seed;
-    double temperature, top_p, min_p;
+    int64_t predict, top_k, seed, min_tokens;
+    double temperature, top_p, min_p, repeat, presence, frequency;
 } run_opts;
 
 static const opt LIST[] = {
@@ -39,10 +39,19 @@ static const opt LIST[] = {
     { "top-k", OPT_INT_AT(run_opts, top_k, 0, INT32_MAX), .help = "keep the K likeliest tokens; 0: all" },
     { "top-p", OPT_REAL_AT(run_opts, top_p, 1e-6, 1), .help = "keep the likeliest tokens up to this probability" },
     { "min-p", OPT_REAL_AT(run_opts, min_p, 0, 1), .help = "drop tokens below this share of the likeliest one" },
+    { "repeat-penalty", .aliases = "repetition-penalty", OPT_REAL_AT(run_opts, repeat, 1e-6, REPEAT_MAX),
+      .help = "divide the logits of tokens that occur in prompt or answer; 1: off" },
+    { "presence-penalty", OPT_REAL_AT(run_opts, presence, -PENALTY_LIMIT, PENALTY_LIMIT),
+      .help = "take this off the logits of tokens that occur; 0: off" },
+    { "frequency-penalty", OPT_REAL_AT(run_opts, frequency, -PENALTY_LIMIT, PENALTY_LIMIT),
+      .help = "take this off for every time that the token occurs; 0: off" },
+    { "min-tokens", .preset = "0", OPT_INT_AT(run_opts, min_tokens, 0, INT32_MAX),
+      .help = "no end token before the answer has so many tokens" },
     { "seed", .preset = "0", OPT_INT_AT(run_opts, seed, -1, INT64_MAX),
       .help = "seed of the sampling noise: the same seed gives the same text, with and without speculation; -1: a "
               "random one" },
-    SPEC_OPT_ROW(run_opts, m),
+    SPEC_OPT_ROWS(run_opts, m),
+    PROPOSERS_OPT_ROW(run_opts, m),
     { .kind = OPT_HEADING, .help = "Output" },
     { "json", OPT_SET_AT(run_opts, json),
       .help = "one JSON object at the end instead of streamed text: token ids, text, statistics" },
@@ -149,8 +158,14 @@ static void fill_options(const run_opts *o, const opts_found *found, const engin
     if (opts_given(&OPTS, found, "top-k")) rq->pick.top_k = (int32_t)o->top_k;
     if (opts_given(&OPTS, found, "top-p")) rq->pick.top_p = (float)o->top_p;
     if (opts_given(&OPTS, found, "min-p")) rq->pick.min_p = (float)o->min_p;
+    if (opts_given(&OPTS, found, "repeat-penalty")) rq->pick.repeat = (float)o->repeat;
+    rq->pick.presence = (float)o->presence;
+    rq->pick.frequency = (float)o->frequency;
+    rq->pick.min_new = (int32_t)o->min_tokens;
+    rq->logprobs = -1;
     rq->pick.seed = o->seed < 0 ? random_seed() : (uint64_t)o->seed;
     rq->spec_tokens = (int32_t)o->m.spec;
+    rq->spec_tree = (int32_t)o->m.tree;
     rq->reply.ignore_end = o->ignore_end;
     if (o->stop && o->stop[0]) {
         str *stop = arena_alloc(rq->mem, sizeof *stop);
@@ -194,6 +209,8 @@ static void print_stats(const answer *a) {
             "%.3f\n",
             tokens_per_round(t), t->rounds, t->accepted, t->drafted, (double)t->draft_ns * 1e-6 / t->steps,
             (double)t->verify_ns * 1e-6 / t->steps, (double)t->rest_ns * 1e-6 / t->steps);
+    if (t->lookup_drafted)
+        fprintf(stderr, "looked up: %d proposals, %d accepted\n", t->lookup_drafted, t->lookup_accepted);
     fprintf(stderr, "rounds by accepted length:");
     for (int i = 0; i < SPEC_POSITIONS; i++)
         if (t->by_length[i]) fprintf(stderr, " %d: %.0f%%", i, 100.0 * t->by_length[i] / t->rounds);
@@ -205,10 +222,11 @@ static void json_stats(buf *out, const gen_totals *t) {
         out,
         "{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"reasoning_tokens\":%d,\"steps\":%d,\"rounds\":%d,\"drafted\":"
         "%d,"
-        "\"accepted\":%d,\"prefill_ms\":%.3f,\"decode_ms\":%.3f,\"draft_ms\":%.3f,\"verify_ms\":%.3f,\"rest_ms\":%.3f,"
+        "\"accepted\":%d,\"lookup_drafted\":%d,\"lookup_accepted\":%d,\"prefill_ms\":%.3f,\"decode_ms\":%.3f,\"draft_"
+        "ms\":%.3f,\"verify_ms\":%.3f,\"rest_ms\":%.3f,"
         "\"tokens_per_second\":%.1f,\"tokens_per_step\":%.3f,\"rounds_by_accepted\":[",
-        t->prompt, t->generated, t->reasoning, t->steps, t->rounds, t->drafted, t->accepted,
-        (double)t->prefill_ns * 1e-6, (double)t->decode_ns * 1e-6, (double)t->draft_ns * 1e-6,
+        t->prompt, t->generated, t->reasoning, t->steps, t->rounds, t->drafted, t->accepted, t->lookup_drafted,
+        t->lookup_accepted, (double)t->prefill_ns * 1e-6, (double)t->decode_ns * 1e-6, (double)t->draft_ns * 1e-6,
         (double)t->verify_ns * 1e-6, (double)t->rest_ns * 1e-6, per_second(t->generated - 1, t->decode_ns),
         tokens_per_round(t));
     int last = SPEC_POSITIONS;

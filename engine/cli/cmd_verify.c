@@ -11,6 +11,7 @@ typedef struct verify_opts {
     model_opts m;
     const char *prompts;
     int64_t limit, tokens;
+    int shapes;
 } verify_opts;
 
 static const opt LIST[] = {
@@ -21,6 +22,9 @@ static const opt LIST[] = {
       .help = "how many prompts of the file, spread evenly over it" },
     { "predict", .brief = "n", .preset = "200", OPT_INT_AT(verify_opts, tokens, 2, 1000000),
       .help = "tokens per answer" },
+    { "shapes", .preset = "all", OPT_CHOICE_AT(verify_opts, shapes, "chains trees all"),
+      .help = "what is compared with plain decoding: chains of 1, 3, 7 and 15 proposals; trees of 4, 12 and 31 nodes "
+              "and junk proposals; all" },
     MODEL_OPT_ROWS(verify_opts, m),
 };
 
@@ -66,7 +70,7 @@ static status run(const verify_opts *o, const opts_found *found, tally *t, err *
         return verify_golden(found->rest[1], &eo, t, e);
     }
     if (strcmp(found->rest[0], "lossless") == 0) {
-        lossless_options lo = { o->prompts, o->limit, o->tokens };
+        lossless_options lo = { o->prompts, o->limit, o->tokens, (lossless_shapes)(o->shapes + 1) };
         return verify_lossless(&eo, &lo, t, e);
     }
     return err_set(e, ERR_USAGE, "verify %s: expected \"golden\" or \"lossless\"", found->rest[0]);

@@ -10,6 +10,8 @@ engine_options model_opts_engine(const model_opts *m, int32_t queue_max) {
                              .ctx = (int32_t)m->ctx,
                              .prefill_chunk = (int32_t)m->chunk,
                              .spec_tokens = (int32_t)m->spec,
+                             .spec_tree = (int32_t)m->tree,
+                             .proposers = m->proposers + PROPOSE_DRAFT,
                              .queue_max = queue_max };
 }
 

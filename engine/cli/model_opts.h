@@ -6,7 +6,8 @@
 
 typedef struct model_opts {
     const char *model, *draft, *isa;
-    int64_t threads, ctx, chunk, spec;
+    int64_t threads, ctx, chunk, spec, tree;
+    int proposers; /* PROPOSE_* - 1 */
 } model_opts;
 
 /* Rows of an opt table; `type` is the command's struct, `m` its model_opts member. */
@@ -41,13 +42,25 @@ typedef struct model_opts {
                          .help = "prompt rows per step; changes speed, never the result"                               \
     }
 
-#define SPEC_OPT_ROW(type, m)                                                                                          \
+#define SPEC_OPT_ROWS(type, m)                                                                                         \
+    { "spec-tokens", .aliases = "draft-max spec-draft-n-max speculative-num-draft-tokens", .value = "N",               \
+      OPT_INT_AT(type, m.spec, 0, 31),                                                                                 \
+      .help = "proposals of the draft per round, up to its block size - 1; 0: plain decoding; without it 7. Changes "  \
+              "speed, never the text" },                                                                               \
     {                                                                                                                  \
-        "spec-tokens", .aliases = "draft-max spec-draft-n-max speculative-num-draft-tokens", .value = "N",             \
-                       OPT_INT_AT(type, m.spec, 0, 31),                                                                \
-                       .help = "proposals of the draft per round, up to its block size - 1; 0: plain decoding; "       \
-                               "without it 7. Changes "                                                                \
-                               "speed, never the text"                                                                 \
+        "spec-tree",                                                                                                   \
+            .preset = "0", .value = "N", OPT_INT_AT(type, m.tree, 0, 31),                                              \
+            .help = "verify a tree of the N most probable nodes, as deep as --spec-tokens, instead of a chain; 0: a "  \
+                    "chain. Changes speed, never the text"                                                             \
+    }
+
+/* For the commands that run the engine. */
+#define PROPOSERS_OPT_ROW(type, m)                                                                                     \
+    {                                                                                                                  \
+        "proposers",                                                                                                   \
+            .preset = "dflash", OPT_CHOICE_AT(type, m.proposers, "dflash lookup dflash,lookup"),                       \
+            .help = "who proposes tokens: the draft, earlier places of the text that read the same, or both. Changes " \
+                    "speed, never the text"                                                                            \
     }
 
 enum { MODEL_OPTS_SPEC_UNSET = SPEC_DEFAULT };

@@ -5,12 +5,15 @@
 #include "engine/base/mem.h"
 #include "engine/base/thread.h"
 #include "engine/core/generate.h"
+#include "engine/core/lookup.h"
 #include "engine/core/mailbox.h"
 #include "engine/core/pair.h"
 #include "engine/core/selftest.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
+
+enum { LOOKUP_DEPTH = 15, LOOKUP_MIN_MATCH = 2 };
 
 struct engine {
     engine_options opt; /* strings are copies */
@@ -20,6 +23,7 @@ struct engine {
     _Atomic int state;    /* engine_state */
     _Atomic int permille; /* of loading */
     err failure;          /* written before state becomes FAILED */
+    lookup *lookup;       /* NULL: not a proposer */
     pair pair;            /* the engine thread's until READY; then constant but for the steps */
     engine_facts facts;   /* written before state becomes READY */
 };
@@ -41,6 +45,12 @@ static int32_t default_spec(const engine_options *opt, int32_t spec_max) {
     return wanted < spec_max ? wanted : spec_max;
 }
 
+/* Most proposals of a round: the draft's block, or as many again from looking up. */
+static int32_t most_proposals(const engine *en) {
+    bool drafting = en->pair.has_draft && (en->opt.proposers & PROPOSE_DRAFT);
+    return drafting ? en->pair.draft.cfg.block_size - 1 : en->lookup ? LOOKUP_DEPTH : 0;
+}
+
 static status fill_facts(engine *en, double load_ms, err *e) {
     const pair *p = &en->pair;
     const target_config *c = &p->target.cfg;
@@ -57,26 +67,34 @@ static status fill_facts(engine *en, double load_ms, err *e) {
                        .draft_bytes = d ? d->w.bytes : 0,
                        .kv_bytes = memplan_make(c, d ? &d->cfg : NULL, p->ctx).total,
                        .has_draft = d != NULL,
-                       .spec_max = d ? d->cfg.block_size - 1 : 0,
+                       .spec_max = most_proposals(en),
                        .isa = isa_name(p->isa),
                        .lanes = p->lanes,
                        .load_ms = load_ms };
     f.spec_tokens = default_spec(&en->opt, f.spec_max);
+    f.spec_tree_max = d ? NODES_MAX - 1 : 0;
+    f.spec_tree = d ? en->opt.spec_tree : 0;
     TRY(pair_pick_defaults(p, &f.pick, e));
     en->facts = f;
     return OK;
+}
+
+static status open_lookup(engine *en, err *e) {
+    if (!(en->opt.proposers & PROPOSE_LOOKUP)) return OK;
+    lookup_options o = { .timeline_max = en->pair.ctx + 1, .min_match = LOOKUP_MIN_MATCH };
+    return lookup_new(&en->lookup, &o, e);
 }
 
 static status load(engine *en, err *e) {
     int64_t start = clock_ns();
     TRY(pair_load(&en->pair, en->target_dir, en->draft_dir, true, loading, en, e));
     TRY(pair_start(&en->pair, &en->opt, e));
-    if (en->opt.spec_tokens > 0 && !en->pair.has_draft)
-        return err_set(e, ERR_USAGE, "--spec-tokens %d: there is no draft; name one with --draft-model",
-                       en->opt.spec_tokens);
-    if (en->pair.has_draft && en->opt.spec_tokens >= en->pair.draft.cfg.block_size)
-        return err_set(e, ERR_USAGE, "--spec-tokens %d: this draft proposes at most %d (block size %d)",
-                       en->opt.spec_tokens, en->pair.draft.cfg.block_size - 1, en->pair.draft.cfg.block_size);
+    TRY(open_lookup(en, e));
+    if (en->opt.spec_tokens > most_proposals(en))
+        return err_set(e, ERR_USAGE, "--spec-tokens %d: %s %d", en->opt.spec_tokens,
+                       en->pair.has_draft ? "this draft proposes at most"
+                                          : "without a draft (--draft-model) there are at most",
+                       most_proposals(en));
     TRY(selftest(&en->pair, e));
     steps_set_lanes(en->pair.steps, LANES_BEST);
     return fill_facts(en, (double)(clock_ns() - start) * 1e-6, e);
@@ -89,12 +107,15 @@ static void engine_main(void *arg) {
         return;
     }
     set_state(en, ENGINE_READY);
-    generate_env env = { .steps = en->pair.steps,
+    generate_env env = { .drafting = en->pair.has_draft && (en->opt.proposers & PROPOSE_DRAFT),
+                         .lookup = en->lookup,
+                         .steps = en->pair.steps,
                          .text = en->pair.text,
                          .box = en->box,
                          .ctx = en->facts.ctx,
                          .prefill_chunk = en->opt.prefill_chunk,
-                         .spec_tokens = en->facts.spec_tokens };
+                         .spec_tokens = en->facts.spec_tokens,
+                         .spec_tree = en->facts.spec_tree };
     taken_request tr;
     while (mailbox_take(en->box, &tr)) {
         generate(&env, &tr);
@@ -117,6 +138,9 @@ static char *model_name(const char *dir) {
 }
 
 status engine_open(engine **out, const engine_options *opt, err *e) {
+    if (opt->spec_tree < 0 || opt->spec_tree >= NODES_MAX)
+        return err_set(e, ERR_USAGE, "a verify tree of %d nodes: expected 0 (a chain) to %d", opt->spec_tree,
+                       NODES_MAX - 1);
     if (opt->prefill_chunk < 0 || opt->prefill_chunk > PREFILL_MAX)
         return err_set(e, ERR_USAGE, "prefill chunk of %d rows: expected 1 to %d", opt->prefill_chunk, PREFILL_MAX);
     if (opt->draft_dir && !opt->target_dir)
@@ -124,6 +148,7 @@ status engine_open(engine **out, const engine_options *opt, err *e) {
     engine *en = xalloc(sizeof *en);
     en->opt = *opt;
     if (en->opt.prefill_chunk == 0) en->opt.prefill_chunk = PREFILL_MAX;
+    if (en->opt.proposers == 0) en->opt.proposers = PROPOSE_DRAFT;
     en->target_dir = copy_opt(opt->target_dir);
     en->draft_dir = copy_opt(opt->draft_dir);
     en->opt.isa = en->isa = copy_opt(opt->isa);
@@ -142,6 +167,7 @@ void engine_close(engine *en) {
     if (!en) return;
     mailbox_close(en->box);
     thread_join(en->thread);
+    lookup_free(en->lookup);
     pair_close(&en->pair);
     mailbox_free(en->box);
     free(en->target_dir);
@@ -185,6 +211,39 @@ static status check_pick(const pick_options *p, err *e) {
     return OK;
 }
 
+static status check_within(const char *name, float v, int limit, err *e) {
+    if (v >= (float)-limit && v <= (float)limit) return OK;
+    return err_set(e, ERR_REQUEST, "%s %g: expected -%d to %d", name, (double)v, limit, limit);
+}
+
+static status check_bias(const pick_options *p, int32_t vocab, err *e) {
+    if (p->n_bias < 0 || p->n_bias > BIAS_MAX)
+        return err_set(e, ERR_REQUEST, "logit_bias with %d tokens: expected at most %d", p->n_bias, BIAS_MAX);
+    for (int32_t i = 0; i < p->n_bias; i++) {
+        if (p->bias[i].token < 0 || p->bias[i].token >= vocab)
+            return err_set(e, ERR_REQUEST, "logit_bias of token %d: the vocabulary has 0 to %d", p->bias[i].token,
+                           vocab - 1);
+        TRY(check_within("logit_bias", p->bias[i].bias, BIAS_LIMIT, e));
+    }
+    return OK;
+}
+
+/* What goes by the tokens so far, and what is told about them. */
+static status check_tokens(const gen_request *rq, int32_t vocab, err *e) {
+    const pick_options *p = &rq->pick;
+    if (!(p->repeat >= 0.0f && p->repeat <= (float)REPEAT_MAX))
+        return err_set(e, ERR_REQUEST, "repetition_penalty %g: expected 0 (off) to %d", (double)p->repeat, REPEAT_MAX);
+    TRY(check_within("presence_penalty", p->presence, PENALTY_LIMIT, e));
+    TRY(check_within("frequency_penalty", p->frequency, PENALTY_LIMIT, e));
+    TRY(check_bias(p, vocab, e));
+    if (p->min_new < 0 || p->min_new > rq->max_new)
+        return err_set(e, ERR_REQUEST, "min_tokens %d: expected 0 to max_tokens, %d", p->min_new, rq->max_new);
+    if (rq->logprobs < -1 || rq->logprobs > LOGPROBS_MAX)
+        return err_set(e, ERR_REQUEST, "top_logprobs %d: expected 0 to %d, or -1 for no log-probabilities",
+                       rq->logprobs, LOGPROBS_MAX);
+    return OK;
+}
+
 status engine_submit(engine *en, const gen_request *rq, gen_id *id, err *e) {
     const engine_facts *f = engine_get_facts(en);
     if (rq->n_tokens == 0) return err_set(e, ERR_REQUEST, "the prompt has no tokens");
@@ -202,7 +261,11 @@ status engine_submit(engine *en, const gen_request *rq, gen_id *id, err *e) {
     if (rq->spec_tokens != SPEC_DEFAULT && (rq->spec_tokens < 0 || rq->spec_tokens > f->spec_max))
         return err_set(e, ERR_REQUEST, "%d proposals per round: %s 0 to %d", rq->spec_tokens,
                        f->has_draft ? "this draft offers" : "without a draft the range is", f->spec_max);
+    if (rq->spec_tree != SPEC_DEFAULT && (rq->spec_tree < 0 || rq->spec_tree > f->spec_tree_max))
+        return err_set(e, ERR_REQUEST, "a verify tree of %d nodes: expected 0 (a chain) to %d", rq->spec_tree,
+                       f->spec_tree_max);
     TRY(check_pick(&rq->pick, e));
+    TRY(check_tokens(rq, f->vocab, e));
     return mailbox_submit(en->box, rq, id, e);
 }
 

@@ -4,6 +4,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/core/pair.h"
+#include "engine/core/propose.h"
 #include "engine/core/reply.h"
 
 typedef struct run {
@@ -12,8 +13,9 @@ typedef struct run {
     reply *reply;
     reply_text text;
     gen_totals totals;
-    int32_t max_new, spec_max;
-    int32_t base; /* committed length, as the steps report it */
+    propose propose;
+    int32_t max_new;
+    token_logprobs logprobs[DEPTH_MAX + 1]; /* of the step's tokens, when the request asks */
     bool ended;
     gen_done why;
     int64_t mark; /* end of the last step or event: where the next interval starts */
@@ -46,6 +48,7 @@ static void post_step(run *r, const int32_t *tokens, int32_t n, const step_out *
     if (ev.text.n) mailbox_post(box, &ev);
     ev = event(r, GEN_ROUND);
     ev.u.round.tokens = tokens;
+    ev.u.round.logprobs = r->tr->rq.logprobs >= 0 ? r->logprobs : NULL;
     ev.u.round.n = n;
     ev.u.round.rows = out->rows;
     ev.u.round.drafted = out->drafted;
@@ -57,8 +60,15 @@ static void post_step(run *r, const int32_t *tokens, int32_t n, const step_out *
     buf_clear(&r->text.content);
 }
 
-/* Walks through the tokens of one step in order; the first that ends the answer ends it, what follows is dropped. */
-static void emit(run *r, const step_out *out, int64_t ns) {
+static token_logprobs logprobs_of(const pick_logprobs *p, bool in_content) {
+    token_logprobs l = { .in_content = in_content, .logprob = p->own, .n_top = p->n };
+    for (int32_t i = 0; i < p->n; i++) l.top[i].token = p->id[i], l.top[i].logprob = p->logp[i];
+    return l;
+}
+
+/* Walks through the tokens of one step in order; the first that ends the answer ends it, what follows is dropped.
+ * Returns how many were kept. */
+static int32_t emit(run *r, const step_out *out, int64_t ns) {
     int32_t kept = 0;
     while (kept < out->n && !r->ended) {
         int32_t token = out->token[kept++];
@@ -73,10 +83,12 @@ static void emit(run *r, const step_out *out, int64_t ns) {
             if (r->totals.generated >= r->max_new) end(r, DONE_LENGTH);
             break;
         }
+        if (r->tr->rq.logprobs >= 0)
+            r->logprobs[kept - 1] = logprobs_of(&out->logprobs[kept - 1], reply_was_content(r->reply));
     }
     if (r->ended && r->why == DONE_LENGTH) reply_finish(r->reply, &r->text);
     post_step(r, out->token, kept, out, ns);
-    r->base = out->base;
+    return kept;
 }
 
 /* Prompt in chunks; the first token is chosen with the last chunk and leaves alone, before any drafting. */
@@ -97,14 +109,8 @@ static void prefill(run *r) {
     const step_out *out = steps_prefill(r->env->steps, rq->tokens + at, (int32_t)(rq->n_tokens - at), true);
     int64_t now = clock_ns();
     r->totals.prefill_ns = now - r->mark;
-    emit(r, out, r->totals.prefill_ns);
+    propose_emitted(&r->propose, out->token, emit(r, out, r->totals.prefill_ns));
     r->mark = now;
-}
-
-/* Proposals for the next round: none of them may stand behind the last token that is still wanted. */
-static int32_t round_width(const run *r) {
-    int32_t wanted = r->max_new - r->totals.generated - 1;
-    return wanted < r->spec_max ? wanted : r->spec_max;
 }
 
 static void count(run *r, const step_out *out, int64_t ns) {
@@ -130,16 +136,29 @@ static void decode(run *r) {
             end(r, DONE_CANCELLED);
             return;
         }
-        int32_t k = round_width(r);
-        const step_out *out = k > 0 ? steps_round(r->env->steps, k) : steps_plain(r->env->steps);
+        /* no proposal stands behind the last token that is still wanted */
+        const step_out *out = propose_step(&r->propose, r->max_new - r->totals.generated - 1);
         int64_t now = clock_ns(), ns = now - r->mark;
         r->mark = now;
         count(r, out, ns);
-        emit(r, out, ns);
+        propose_measured(&r->propose, out, emit(r, out, ns), ns);
     }
 }
 
 static int32_t min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
+
+_Static_assert((int)LOGPROBS_MAX == (int)PICK_TOP_MAX && (int)BIAS_MAX == (int)PICK_BIAS_MAX,
+               "what may be asked for can be done");
+
+static void set_pick(const run *r) {
+    const gen_request *rq = &r->tr->rq;
+    pick_params pick = pair_pick_params(&rq->pick);
+    if (!rq->reply.ignore_end) pick.end_from = (int32_t)rq->n_tokens + min_i32(rq->pick.min_new, r->max_new);
+    steps_set_pick(r->env->steps, &pick);
+    steps_set_logprobs(r->env->steps, rq->logprobs);
+    for (int32_t i = 0; i < rq->pick.n_bias; i++)
+        pick_lists_add_bias(steps_lists(r->env->steps), rq->pick.bias[i].token, rq->pick.bias[i].bias);
+}
 
 void generate(const generate_env *env, const taken_request *tr) {
     const gen_request *rq = &tr->rq;
@@ -147,15 +166,22 @@ void generate(const generate_env *env, const taken_request *tr) {
     r.totals = (gen_totals){ .prompt = (int32_t)rq->n_tokens, .end_token = -1, .stop_index = -1 };
     r.totals.queue_ns = r.mark - tr->submitted_ns;
     r.max_new = min_i32(rq->max_new, env->ctx - (int32_t)rq->n_tokens);
-    r.spec_max = rq->spec_tokens == SPEC_DEFAULT ? env->spec_tokens : rq->spec_tokens;
+    r.propose = (propose){ .steps = env->steps,
+                           .text = env->text,
+                           .drafting = env->drafting,
+                           .lookup = env->lookup,
+                           .depth_max = rq->spec_tokens == SPEC_DEFAULT ? env->spec_tokens : rq->spec_tokens,
+                           .tree_max = rq->spec_tree == SPEC_DEFAULT ? env->spec_tree : rq->spec_tree };
+    propose_begin(&r.propose, rq->tokens, rq->n_tokens);
     r.reply = reply_new(env->text, &rq->reply);
-    pick_params pick = pair_pick_params(&rq->pick);
-    steps_set_pick(env->steps, &pick);
+    set_pick(&r);
     gen_event started = event(&r, GEN_STARTED);
     post_one(&r, &started);
     prefill(&r);
-    if (!r.ended && r.spec_max > 0) steps_catch_up(env->steps);
+    if (!r.ended && r.propose.depth_max > 0) steps_catch_up(env->steps);
     decode(&r);
+    r.totals.lookup_drafted = (int32_t)r.propose.drafted[1];
+    r.totals.lookup_accepted = (int32_t)r.propose.accepted[1];
     r.totals.reasoning = reply_reasoning_tokens(r.reply);
     r.totals.stop_index = r.why == DONE_STOP ? reply_stop_index(r.reply) : -1;
     gen_event done = event(&r, GEN_DONE);

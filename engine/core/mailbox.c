@@ -10,7 +10,7 @@
 /* Events with their payload as offsets into bytes: the buffer may still move while the box is written. */
 typedef struct boxed {
     gen_event ev;
-    size_t at; /* of text, ids or totals */
+    size_t at; /* of text, ids (log-probabilities behind them) or totals */
 } boxed;
 
 typedef struct box {
@@ -105,16 +105,31 @@ void mailbox_close(mailbox *m) {
 
 /* ---- events ---- */
 
+static void put_zeros(buf *b) {
+    static const char zero[16];
+    buf_put(b, zero, (16 - b->len % 16) % 16);
+}
+
+/* Where the log-probabilities of a step lie behind its ids. */
+static size_t logprobs_at(int32_t n) { return ((size_t)n * sizeof(int32_t) + 15) / 16 * 16; }
+
+static void put_round(buf *b, const gen_event *ev) {
+    size_t n = (size_t)ev->u.round.n;
+    buf_put(b, ev->u.round.tokens, n * sizeof *ev->u.round.tokens);
+    if (!ev->u.round.logprobs) return;
+    put_zeros(b);
+    buf_put(b, ev->u.round.logprobs, n * sizeof *ev->u.round.logprobs);
+}
+
 static void box_put(box *b, const gen_event *ev) {
     if (b->n == b->cap) {
         b->cap = 2 * b->cap + 64;
         b->item = xrealloc(b->item, b->cap * sizeof *b->item);
     }
-    static const char zero[16];
-    buf_put(&b->bytes, zero, (16 - b->bytes.len % 16) % 16);
+    put_zeros(&b->bytes);
     b->item[b->n++] = (boxed){ *ev, b->bytes.len };
     switch (ev->kind) {
-    case GEN_ROUND: buf_put(&b->bytes, ev->u.round.tokens, (size_t)ev->u.round.n * sizeof(int32_t)); break;
+    case GEN_ROUND: put_round(&b->bytes, ev); break;
     case GEN_DONE: buf_put(&b->bytes, ev->u.end.totals, sizeof *ev->u.end.totals); break;
     default: buf_str(&b->bytes, ev->text); break;
     }
@@ -124,7 +139,11 @@ static gen_event box_take(box *b) {
     boxed *i = &b->item[b->read++];
     const char *at = b->bytes.data ? b->bytes.data + i->at : "";
     switch (i->ev.kind) {
-    case GEN_ROUND: i->ev.u.round.tokens = (const int32_t *)(const void *)at; break;
+    case GEN_ROUND:
+        i->ev.u.round.tokens = (const int32_t *)(const void *)at;
+        if (!i->ev.u.round.logprobs) break;
+        i->ev.u.round.logprobs = (const token_logprobs *)(const void *)(at + logprobs_at(i->ev.u.round.n));
+        break;
     case GEN_DONE: i->ev.u.end.totals = (const gen_totals *)(const void *)at; break;
     default: i->ev.text.p = at; break;
     }

@@ -83,7 +83,10 @@ status pair_start(pair *p, const engine_options *opt, err *e) {
     } else {
         TRY(target_alloc(&p->target, p->ctx, NULL, 0, 0, e));
     }
-    return steps_open(&p->steps, &p->target, d, p->isa, p->lanes, e);
+    TRY(steps_open(&p->steps, &p->target, d, p->isa, p->lanes, e));
+    for (int32_t id = 0; p->text && id < text_vocab(p->text); id++)
+        if (text_is_end(p->text, id)) pick_lists_add_end(steps_lists(p->steps), id);
+    return OK;
 }
 
 void pair_close(pair *p) {
@@ -100,16 +103,28 @@ const draft *pair_draft(const pair *p) { return p->has_draft ? &p->draft : NULL;
 
 status pair_pick_defaults(const pair *p, pick_options *out, err *e) {
     cfg c = model_dir_generation(p->target_dir);
-    double temperature, top_p, min_p;
+    double temperature, top_p, min_p, repeat;
     int64_t top_k;
     TRY(cfg_opt_real(c, "temperature", 0.0, 100.0, 1.0, &temperature, e));
     TRY(cfg_opt_real(c, "top_p", 1e-6, 1.0, 1.0, &top_p, e));
     TRY(cfg_opt_real(c, "min_p", 0.0, 1.0, 0.0, &min_p, e));
+    TRY(cfg_opt_real(c, "repetition_penalty", 1e-6, REPEAT_MAX, 1.0, &repeat, e));
     TRY(cfg_opt_int(c, "top_k", 0, INT32_MAX, 0, &top_k, e));
-    *out = (pick_options){ (float)temperature, (float)top_p, (float)min_p, (int32_t)top_k, 0 };
+    *out = (pick_options){ .temperature = (float)temperature,
+                           .top_p = (float)top_p,
+                           .min_p = (float)min_p,
+                           .top_k = (int32_t)top_k,
+                           .repeat = (float)repeat };
     return OK;
 }
 
 pick_params pair_pick_params(const pick_options *o) {
-    return (pick_params){ o->temperature, o->top_p, o->min_p, o->top_k, o->seed };
+    return (pick_params){ .temperature = o->temperature,
+                          .top_p = o->top_p,
+                          .min_p = o->min_p,
+                          .top_k = o->top_k,
+                          .seed = o->seed,
+                          .repeat = o->repeat,
+                          .presence = o->presence,
+                          .frequency = o->frequency };
 }

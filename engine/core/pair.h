@@ -33,5 +33,7 @@ void pair_close(pair *p); /* a zeroed pair is fine */
 const draft *pair_draft(const pair *p); /* NULL: none */
 /* Sampling defaults of generation_config.json. */
 status pair_pick_defaults(const pair *p, pick_options *out, err *e);
+/* What of a request's options goes into the parameter block; biases go to steps_lists, and min_new needs the length of
+ * the prompt. */
 pick_params pair_pick_params(const pick_options *o);
 #endif

@@ -16,7 +16,7 @@ struct reply {
     text_decoder decoder;
     stopseq *stops;
     buf whole; /* characters on their way to the stop strings */
-    bool ignore_end;
+    bool ignore_end, was_content;
     int32_t stop_index;
     int32_t n_reasoning;
 };
@@ -56,6 +56,7 @@ void reply_finish(reply *r, reply_text *out) {
 
 reply_state reply_push(reply *r, int32_t token, reply_text *out) {
     bool was_reasoning = r->split.in_reasoning;
+    r->was_content = false;
     r->n_reasoning += was_reasoning;
     if (!r->ignore_end && text_is_end(r->tm, token)) {
         reply_finish(r, out);
@@ -68,9 +69,11 @@ reply_state reply_push(reply *r, int32_t token, reply_text *out) {
         deliver(r, true, out);
     }
     if (part == REASON_NONE) return REPLY_GOES_ON;
+    r->was_content = part == REASON_CONTENT;
     text_decoder_push(&r->decoder, text_token_bytes(r->tm, token), &r->whole);
     return deliver(r, part == REASON_TEXT, out) ? REPLY_STOPPED : REPLY_GOES_ON;
 }
 
+bool reply_was_content(const reply *r) { return r->was_content; }
 int32_t reply_stop_index(const reply *r) { return r->stop_index; }
 int32_t reply_reasoning_tokens(const reply *r) { return r->n_reasoning; }

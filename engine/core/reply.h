@@ -22,6 +22,7 @@ void reply_free(reply *r);
 /* Takes one emitted token; appends to out what may be shown now. After ENDED or STOPPED no more pushes. */
 reply_state reply_push(reply *r, int32_t token, reply_text *out);
 void reply_finish(reply *r, reply_text *out); /* end of the answer for another reason: what is held back comes out */
+bool reply_was_content(const reply *r);       /* the last token pushed belongs to the content */
 int32_t reply_stop_index(const reply *r);     /* the stop string that matched, -1: none */
 int32_t
 reply_reasoning_tokens(const reply *r); /* tokens pushed while in the reasoning state, its end marker included */

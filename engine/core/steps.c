@@ -22,6 +22,7 @@ struct steps {
     pool *pool;
     bool eager;
     step_params *params; /* its own cache lines, at a fixed address */
+    pick_lists lists;    /* read by pick, likewise at a fixed address */
     kv_store *moved;     /* stores whose rows accept may have to move */
     slot slot[STEPS_COUNT];
 };
@@ -43,7 +44,7 @@ static void describe_target(slot *sl, op_sink *s, work *w, int32_t head_max) {
     view logits = work_take(w, "logits", head_max, o->t->cfg.vocab, DT_F32);
     target_rows(o->t, s, &pass);
     target_head(o->t, s, &pass.x, &logits, (live_rows){ &p->st.head_n, &p->st.head_first, head_max });
-    op_pick(s, &(pick_args){ .p = p, .logits = logits });
+    op_pick(s, &(pick_args){ .p = p, .lists = &o->lists, .logits = logits });
     sl->logits = logits;
     sl->residual = pass.x;
 }
@@ -52,8 +53,9 @@ static void describe_target(slot *sl, op_sink *s, work *w, int32_t head_max) {
 static void describe_proposals(slot *sl, op_sink *s, work *w) {
     steps *o = sl->owner;
     step_params *p = o->params;
-    int32_t vocab = o->t->cfg.vocab, most = sl->bucket - 1;
-    view id = work_take(w, "candidates", most, 1, DT_I32), logp = work_take(w, "candidate_logp", most, 1, DT_F32);
+    int32_t most = sl->bucket - 1;
+    view id = work_take(w, "candidates", most, TREE_WIDTH, DT_I32),
+         logp = work_take(w, "candidate_logp", most, TREE_WIDTH, DT_F32);
     if (o->d) {
         draft_context(o->d, s, w, &p->st.ctx, sl->bucket);
         live_rows head = { &p->st.draft_head_n, &p->st.draft_head_first, most };
@@ -62,7 +64,6 @@ static void describe_proposals(slot *sl, op_sink *s, work *w) {
                        .logits = pass.logits, .id = id, .logp = logp, .rows = { &p->st.draft_head_n, NULL, most } });
         sl->draft_logits = pass.logits;
     }
-    CHECK(vocab > 0);
     op_stamp(s, &(stamp_args){ .p = p, .which = 1 });
     op_tree(s, &(tree_args){ .p = p, .id = id, .logp = logp, .rows_max = sl->bucket });
 }
@@ -108,6 +109,8 @@ status steps_open(steps **out, const target *t, const draft *d, isa i, int lanes
     CHECK(s->params != NULL);
     memset(s->params, 0, sizeof *s->params);
     s->params->in.n_proposals = -1;
+    s->params->in.logprobs = -1;
+    pick_lists_init(&s->lists, t->cfg.vocab);
     s->moved = t->kv.layer;
     plan_slot(s, SLOT_PLAIN, STEP_PLAIN, "plain", 1);
     for (int b = 0; b < PREFILL_BUCKETS; b++)
@@ -133,6 +136,7 @@ void steps_close(steps *s) {
     if (!s) return;
     for (int i = 0; i < STEPS_COUNT; i++) step_close(s->slot[i].step);
     pool_close(s->pool);
+    pick_lists_deinit(&s->lists);
     free(s->params);
     free(s);
 }
@@ -146,6 +150,7 @@ static const step_out *run(steps *s, int at) {
     else
         step_replay(s->slot[at].step);
     CHECK(s->params->out.seq == s->params->in.seq);
+    pick_lists_count(&s->lists, s->params->out.token, s->params->out.n);
     s->params->in.base = -1;
     return &s->params->out;
 }
@@ -155,13 +160,22 @@ void steps_seek(steps *s, int32_t base, int32_t anchor, int32_t ctx_len) {
     in->base = base, in->anchor = anchor, in->ctx_len = ctx_len;
 }
 
-void steps_set_pick(steps *s, const pick_params *pick) { s->params->in.pick = *pick; }
+void steps_set_pick(steps *s, const pick_params *pick) {
+    s->params->in.pick = *pick;
+    s->params->in.logprobs = -1;
+    pick_lists_clear(&s->lists);
+}
+
+void steps_set_logprobs(steps *s, int32_t n) { s->params->in.logprobs = n; }
+
+pick_lists *steps_lists(steps *s) { return &s->lists; }
 
 const step_out *steps_prefill(steps *s, const int32_t *tokens, int32_t n, bool want_head) {
     step_in *in = &s->params->in;
     in->rows = n;
     in->want_head = want_head;
     memcpy(in->tokens, tokens, (size_t)n * sizeof *tokens);
+    pick_lists_count(&s->lists, tokens, n);
     return run(s, SLOT_PREFILL + bucket_find(prefill_bucket, PREFILL_BUCKETS, n));
 }
 
@@ -193,16 +207,19 @@ void steps_catch_up(steps *s) {
     }
 }
 
-const step_out *steps_round(steps *s, int32_t k) {
-    CHECK(s->d && k >= 1);
-    int b = bucket_find(round_bucket, ROUND_BUCKETS, k + 1);
+const step_out *steps_tree(steps *s, int32_t depth, int32_t nodes, int32_t branch) {
+    CHECK(s->d && depth >= 1 && nodes >= 1 && branch >= 1);
+    int b = bucket_find(round_bucket, ROUND_BUCKETS, (nodes > depth ? nodes : depth) + 1);
     if (lag(s) > round_bucket[b]) steps_catch_up(s);
     step_in *in = &s->params->in;
-    in->draft_rows = k + 1;
-    in->nodes_max = k;
+    in->draft_rows = depth + 1;
+    in->nodes_max = nodes;
+    in->branch = branch;
     in->n_proposals = -1;
     return run(s, SLOT_ROUND + b);
 }
+
+const step_out *steps_round(steps *s, int32_t k) { return steps_tree(s, k, k, 1); }
 
 const step_out *steps_verify(steps *s, const int32_t *proposals, int32_t n) {
     CHECK(n >= 0 && n < NODES_MAX);

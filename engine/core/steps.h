@@ -5,6 +5,7 @@
 #ifndef ENGINE_CORE_STEPS_H
 #define ENGINE_CORE_STEPS_H
 #include "draft/draft.h"
+#include "engine/core/pick_lists.h"
 #include "graphs/step.h"
 #include "target/target.h"
 
@@ -17,7 +18,13 @@ void steps_close(steps *s);
 /* Before the first step of a sequence, or after a cut: committed length, anchor at that position (ignored by prefill),
  * and how far the draft's context ring is valid. */
 void steps_seek(steps *s, int32_t base, int32_t anchor, int32_t ctx_len);
+/* How tokens are chosen from here on. With it nothing is counted yet, and there are no biases and no log-probabilities:
+ * before the first step of a sequence. */
 void steps_set_pick(steps *s, const pick_params *pick);
+void steps_set_logprobs(steps *s, int32_t n); /* out->logprobs with n alternatives, at most PICK_TOP_MAX; -1: none */
+/* What penalties, biases and masks go by. Prompt and emitted tokens are counted by the functions below; biases and end
+ * tokens are the caller's to add. */
+pick_lists *steps_lists(steps *s);
 
 /* n <= PREFILL_MAX prompt tokens behind the committed ones. want_head: out->token[0] is chosen from the last row. */
 const step_out *steps_prefill(steps *s, const int32_t *tokens, int32_t n, bool want_head);
@@ -25,7 +32,12 @@ const step_out *steps_prefill(steps *s, const int32_t *tokens, int32_t n, bool w
 const step_out *steps_prompt(steps *s, const pick_params *pick, const int32_t *tokens, size_t n);
 /* The anchor alone: one token. */
 const step_out *steps_plain(steps *s);
-/* k proposals of the draft, verified in one pass. Catches the draft's context up first when it is far behind. */
+/* A draft block of `depth` mask rows; of its candidates (`branch` a row, at most TREE_WIDTH) the most probable
+ * prefixes, at most `nodes` < NODES_MAX nodes, are verified in one pass. Catches the draft's context up first when it
+ * is far behind. */
+enum { TREE_WIDTH = 8 };
+const step_out *steps_tree(steps *s, int32_t depth, int32_t nodes, int32_t branch);
+/* The chain of the k likeliest proposals. */
 const step_out *steps_round(steps *s, int32_t k);
 /* The same with a given chain of n proposals, n < NODES_MAX. */
 const step_out *steps_verify(steps *s, const int32_t *proposals, int32_t n);

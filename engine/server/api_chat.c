@@ -30,6 +30,7 @@ static void chat_free(chat *c) {
     buf_free(&c->reasoning);
     buf_free(&c->content);
     buf_free(&c->tokens);
+    buf_free(&c->logprobs);
     api_meter_deinit(&c->meter);
     arena_free(c->mem);
     free(c);
@@ -94,6 +95,10 @@ static void finish(chat *c, const gen_event *ev) {
 
 static void on_round(chat *c, const gen_event *ev) {
     if (c->p.return_token_ids) buf_put(&c->tokens, ev->u.round.tokens, sizeof(int32_t) * (size_t)ev->u.round.n);
+    for (int32_t i = 0; ev->u.round.logprobs && i < ev->u.round.n; i++) {
+        chat_logprob entry = { ev->u.round.tokens[i], ev->u.round.logprobs[i] };
+        if (entry.l.in_content) buf_put(&c->logprobs, &entry, sizeof entry);
+    }
     if (!c->p.stream || !c->x) return;
     sse_set_answering(&c->out);
     chat_write_round_(c);
@@ -177,6 +182,10 @@ static gen_request make_gen_request(const draft *d, const server *sv) {
     const api_params *p = &d->p;
     int32_t *ids = arena_alloc(mem, sizeof *ids * d->ids.n);
     str *stop = arena_alloc(mem, sizeof *stop * (size_t)p->n_stop);
+    token_bias *bias = arena_alloc(mem, sizeof *bias * (size_t)p->n_bias);
+    pick_options pick = p->pick;
+    pick.bias = bias, pick.n_bias = p->n_bias;
+    memcpy(bias, p->bias, sizeof *bias * (size_t)p->n_bias);
     memcpy(ids, d->ids.ids, sizeof *ids * d->ids.n);
     for (int32_t i = 0; i < p->n_stop; i++) stop[i] = arena_str(mem, p->stop[i]);
     reply_start start = chat_start(engine_get_text(sv->en), ids, d->ids.n);
@@ -184,12 +193,14 @@ static gen_request make_gen_request(const draft *d, const server *sv) {
         .tokens = ids,
         .n_tokens = d->ids.n,
         .max_new = p->max_new ? p->max_new : engine_get_facts(sv->en)->ctx,
-        .pick = p->pick,
+        .pick = pick,
         .reply = { .start = p->reasoning == REASONING_NONE ? REPLY_RAW : start,
                    .stop = stop,
                    .n_stop = (size_t)p->n_stop,
                    .ignore_end = p->ignore_end },
+        .logprobs = p->logprobs,
         .spec_tokens = p->spec_tokens,
+        .spec_tree = p->spec_tree,
         .mem = mem,
     };
 }

@@ -19,9 +19,15 @@ typedef struct chat {
     sse out;                /* while x is there and p.stream is set */
     buf reasoning, content; /* of the open round; of the whole answer when it is not streamed */
     buf tokens;             /* int32_t, with return_token_ids: not yet written */
+    buf logprobs;           /* chat_logprob, of the content: not yet written */
     bool has_role;          /* the stream has said "assistant" */
     bool is_over;           /* the last event has come */
 } chat;
+
+typedef struct chat_logprob {
+    int32_t token;
+    token_logprobs l;
+} chat_logprob;
 
 typedef struct chat_end {
     const char *reason; /* "stop", "length" */

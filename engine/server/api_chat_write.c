@@ -2,6 +2,7 @@
 #include "engine/server/api_chat_int.h"
 
 #include "engine/base/clock.h"
+#include "engine/text/text.h"
 
 #include <stdio.h>
 
@@ -47,6 +48,50 @@ static void write_token_ids(chat *c, jsonw *w) {
     buf_clear(&c->tokens);
 }
 
+/* The members of one token. Its bytes may be half a character: then they are more than its text can say. */
+static void write_token(const chat *c, jsonw *w, int32_t token, float logprob) {
+    str bytes = text_token_bytes(engine_get_text(c->sv->en), token);
+    jsonw_key_str(w, "token", bytes);
+    jsonw_key_double(w, "logprob", (double)logprob);
+    jsonw_key(w, "bytes");
+    jsonw_begin_array(w);
+    for (size_t i = 0; i < bytes.n; i++) jsonw_int(w, (uint8_t)bytes.p[i]);
+    jsonw_end_array(w);
+}
+
+/* Entries of the content tokens that have not been written. Text may be held back longer than its tokens; their entries
+ * then go with the next text, or with the end. null and not an empty list where there are none: clients fail on it. */
+static void write_logprobs(chat *c, jsonw *w) {
+    const chat_logprob *entry = (const chat_logprob *)(const void *)c->logprobs.data;
+    size_t n = c->logprobs.len / sizeof *entry;
+    jsonw_key(w, "logprobs");
+    if (!n) {
+        jsonw_null(w);
+        return;
+    }
+    jsonw_begin_object(w);
+    jsonw_key(w, "content");
+    jsonw_begin_array(w);
+    for (size_t i = 0; i < n; i++) {
+        const token_logprobs *l = &entry[i].l;
+        jsonw_begin_object(w);
+        write_token(c, w, entry[i].token, l->logprob);
+        jsonw_key(w, "top_logprobs");
+        jsonw_begin_array(w);
+        for (int32_t k = 0; k < l->n_top; k++) {
+            jsonw_begin_object(w);
+            write_token(c, w, l->top[k].token, l->top[k].logprob);
+            jsonw_end_object(w);
+        }
+        jsonw_end_array(w);
+        jsonw_end_object(w);
+    }
+    jsonw_end_array(w);
+    jsonw_key_null(w, "refusal");
+    jsonw_end_object(w);
+    buf_clear(&c->logprobs);
+}
+
 static void write_reasoning(const chat *c, jsonw *w, str text) {
     if (c->p.reasoning != REASONING_SHORT) jsonw_key_str(w, "reasoning_content", text);
     if (c->p.reasoning == REASONING_SHORT || c->p.reasoning == REASONING_BOTH) jsonw_key_str(w, "reasoning", text);
@@ -78,7 +123,10 @@ static void write_delta(chat *c, str reasoning, str content, const chat_end *end
     jsonw_key_str(&w, "content", content);
     if (reasoning.n) write_reasoning(c, &w, reasoning);
     jsonw_end_object(&w);
-    jsonw_key_null(&w, "logprobs");
+    if (content.p)
+        write_logprobs(c, &w);
+    else
+        jsonw_key_null(&w, "logprobs");
     jsonw_key_str(&w, "finish_reason", end ? str_of(end->reason) : (str){ 0 });
     if (end) write_stop_reason(&w, end);
     write_token_ids(c, &w);
@@ -169,7 +217,7 @@ void chat_write_whole_(chat *c, const chat_end *end, buf *out) {
     if (c->reasoning.len) write_reasoning(c, &w, buf_view(&c->reasoning));
     jsonw_key_null(&w, "refusal");
     jsonw_end_object(&w);
-    jsonw_key_null(&w, "logprobs");
+    write_logprobs(c, &w);
     jsonw_key_str(&w, "finish_reason", str_of(end->reason));
     write_stop_reason(&w, end);
     write_token_ids(c, &w);

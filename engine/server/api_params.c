@@ -1,5 +1,6 @@
 #include "engine/server/api_params.h"
 
+#include "engine/server/api_pick.h"
 #include "engine/server/net/wire.h"
 
 #include <jansson.h>
@@ -59,109 +60,6 @@ status api_params_parse(json_t **out, str text, err *e) {
     return OK;
 }
 
-/* ------------------------------------------------------------------------ members */
-
-typedef struct reader {
-    const json_t *o;    /* object that is read */
-    const char *within; /* "stream_options.", "" at the top */
-    char *param;
-    err *e;
-} reader;
-
-static void name_param(reader *r, const char *name) { snprintf(r->param, PARAM_NAME_MAX, "%s%s", r->within, name); }
-
-/* The member, NULL when absent or null. */
-static const json_t *find(reader *r, const char *name) {
-    const json_t *v = json_object_get(r->o, name);
-    return json_is_null(v) ? NULL : v;
-}
-
-static const char *type_name(const json_t *v) {
-    switch (json_typeof(v)) {
-    case JSON_OBJECT: return "an object";
-    case JSON_ARRAY: return "an array";
-    case JSON_STRING: return "a string";
-    case JSON_INTEGER: return "an integer";
-    case JSON_REAL: return "a number with a fraction";
-    case JSON_TRUE:
-    case JSON_FALSE: return "a boolean";
-    default: return "null";
-    }
-}
-
-static status wrong_type(reader *r, const char *name, const char *expected, const json_t *v) {
-    name_param(r, name);
-    return err_set(r->e, ERR_REQUEST, "%s%s must be %s, not %s", r->within, name, expected, type_name(v));
-}
-
-static status read_bool(reader *r, const char *name, bool *out) {
-    const json_t *v = find(r, name);
-    if (!v) return OK;
-    if (!json_is_boolean(v)) return wrong_type(r, name, "a boolean", v);
-    *out = json_is_true(v);
-    return OK;
-}
-
-static status read_int(reader *r, const char *name, json_int_t min, json_int_t max, json_int_t *out) {
-    const json_t *v = find(r, name);
-    if (!v) return OK;
-    if (!json_is_integer(v)) return wrong_type(r, name, "an integer", v);
-    json_int_t i = json_integer_value(v);
-    if (i < min || i > max) {
-        name_param(r, name);
-        if (max == INT32_MAX)
-            return err_set(r->e, ERR_REQUEST, "%s%s must be at least %lld, not %lld", r->within, name, (long long)min,
-                           (long long)i);
-        return err_set(r->e, ERR_REQUEST, "%s%s must be between %lld and %lld, not %lld", r->within, name,
-                       (long long)min, (long long)max, (long long)i);
-    }
-    *out = i;
-    return OK;
-}
-
-/* min itself is allowed unless `above`. */
-static status read_real(reader *r, const char *name, double min, bool above, double max, double *out) {
-    const json_t *v = find(r, name);
-    if (!v) return OK;
-    if (!json_is_number(v)) return wrong_type(r, name, "a number", v);
-    double d = json_number_value(v);
-    if (!(above ? d > min : d >= min) || !(d <= max)) {
-        name_param(r, name);
-        return err_set(r->e, ERR_REQUEST, "%s%s must be %s %g and at most %g, not %g", r->within, name,
-                       above ? "above" : "at least", min, max, d);
-    }
-    *out = d;
-    return OK;
-}
-
-static status read_float(reader *r, const char *name, double min, bool above, double max, float *out) {
-    double d = (double)*out;
-    TRY(read_real(r, name, min, above, max, &d));
-    *out = (float)d;
-    return OK;
-}
-
-static status read_str(reader *r, const char *name, const char **out) {
-    const json_t *v = find(r, name);
-    if (!v) return OK;
-    if (!json_is_string(v)) return wrong_type(r, name, "a string", v);
-    *out = json_string_value(v);
-    return OK;
-}
-
-static status read_object(reader *r, const char *name, reader *inner, char within[PARAM_NAME_MAX]) {
-    const json_t *v = find(r, name);
-    if (v && !json_is_object(v)) return wrong_type(r, name, "an object", v);
-    snprintf(within, PARAM_NAME_MAX, "%s.", name);
-    *inner = (reader){ .o = v, .within = within, .param = r->param, .e = r->e };
-    return OK;
-}
-
-static status unsupported(reader *r, const char *name, const char *instead) {
-    name_param(r, name);
-    return err_set(r->e, ERR_UNSUPPORTED, "%s%s is not supported by this server: %s", r->within, name, instead);
-}
-
 /* ---------------------------------------------------------------- the known members */
 
 typedef enum member_rule {
@@ -188,6 +86,14 @@ static const struct member {
     { "top_p", M_READ },
     { "top_k", M_READ },
     { "min_p", M_READ },
+    { "repetition_penalty", M_READ },
+    { "repeat_penalty", M_READ },
+    { "presence_penalty", M_READ },
+    { "frequency_penalty", M_READ },
+    { "logit_bias", M_READ },
+    { "min_tokens", M_READ },
+    { "logprobs", M_READ },
+    { "top_logprobs", M_READ },
     { "tools", M_READ },
     { "tool_choice", M_READ },
     { "response_format", M_READ },
@@ -207,18 +113,10 @@ static const struct member {
 
     { "n", M_ONE },
     { "best_of", M_ONE },
-    { "repetition_penalty", M_ONE },
-    { "repeat_penalty", M_ONE },
     { "typical_p", M_ONE },
     { "thinking_budget", M_MINUS_ONE },
     { "thinking_token_budget", M_MINUS_ONE },
     { "reasoning_budget", M_MINUS_ONE },
-    { "frequency_penalty", M_OFF },
-    { "presence_penalty", M_OFF },
-    { "logit_bias", M_OFF },
-    { "logprobs", M_OFF },
-    { "top_logprobs", M_OFF },
-    { "min_tokens", M_OFF },
     { "suffix", M_OFF },
     { "echo", M_OFF },
     { "use_beam_search", M_OFF },
@@ -266,13 +164,14 @@ static bool is_off(const json_t *v) {
     return json_is_number(v) ? json_number_value(v) == 0 : json_is_false(v);
 }
 
-static status judge(reader *r, const struct member *m, const json_t *v) {
+static status judge(api_reader *r, const struct member *m, const json_t *v) {
     bool number = json_is_number(v);
     switch (m->rule) {
-    case M_OFF: return is_off(v) ? OK : unsupported(r, m->name, "leave it out");
-    case M_ONE: return number && json_number_value(v) == 1 ? OK : unsupported(r, m->name, "leave it out or send 1");
+    case M_OFF: return is_off(v) ? OK : api_read_unsupported(r, m->name, "leave it out");
+    case M_ONE:
+        return number && json_number_value(v) == 1 ? OK : api_read_unsupported(r, m->name, "leave it out or send 1");
     case M_MINUS_ONE:
-        return number && json_number_value(v) == -1 ? OK : unsupported(r, m->name, "leave it out or send -1");
+        return number && json_number_value(v) == -1 ? OK : api_read_unsupported(r, m->name, "leave it out or send -1");
     default: return OK;
     }
 }
@@ -285,7 +184,7 @@ static void list_ignored(buf *ignored, str name) {
     buf_str(ignored, name);
 }
 
-static status judge_members(reader *r, bool strict, buf *ignored) {
+static status judge_members(api_reader *r, bool strict, buf *ignored) {
     const char *name;
     json_t *v;
     json_object_foreach((json_t *)r->o, name, v) {
@@ -305,23 +204,23 @@ static status judge_members(reader *r, bool strict, buf *ignored) {
 
 /* -------------------------------------------------------------- members of their own kind */
 
-static status read_stop(reader *r, api_params *p) {
-    const json_t *v = find(r, "stop");
+static status read_stop(api_reader *r, api_params *p) {
+    const json_t *v = api_read_find(r, "stop");
     if (!v) return OK;
     bool one = json_is_string(v);
-    if (!one && !json_is_array(v)) return wrong_type(r, "stop", "a string or an array of strings", v);
+    if (!one && !json_is_array(v)) return api_read_wrong_type(r, "stop", "a string or an array of strings", v);
     size_t n = one ? 1 : json_array_size(v);
     if (n > PARAM_STOPS_MAX) {
-        name_param(r, "stop");
+        api_read_name(r, "stop");
         return err_set(r->e, ERR_REQUEST, "stop takes at most %d strings, not %zu", PARAM_STOPS_MAX, n);
     }
     for (size_t i = 0; i < n; i++) {
         const json_t *s = one ? v : json_array_get(v, i);
-        if (!json_is_string(s)) return wrong_type(r, "stop", "a string or an array of strings", s);
+        if (!json_is_string(s)) return api_read_wrong_type(r, "stop", "a string or an array of strings", s);
         str text = { json_string_value(s), json_string_length(s) };
         if (!text.n) { /* it would match everywhere; some clients send "" for none */
             if (one) continue;
-            name_param(r, "stop");
+            api_read_name(r, "stop");
             return err_set(r->e, ERR_REQUEST, "stop[%zu] is an empty string", i);
         }
         p->stop[p->n_stop++] = text;
@@ -329,62 +228,45 @@ static status read_stop(reader *r, api_params *p) {
     return OK;
 }
 
-static status read_seed(reader *r, api_params *p) {
-    json_int_t seed = -1;
-    TRY(read_int(r, "seed", INT64_MIN, INT64_MAX, &seed));
-    p->pick.seed = (uint64_t)seed; /* -1: the caller draws one */
-    return OK;
-}
-
-static status read_sampling(reader *r, api_params *p) {
-    json_int_t top_k = p->pick.top_k;
-    TRY(read_float(r, "temperature", 0, false, 100, &p->pick.temperature));
-    TRY(read_float(r, "top_p", 0, true, 1, &p->pick.top_p));
-    TRY(read_float(r, "min_p", 0, false, 1, &p->pick.min_p));
-    TRY(read_int(r, "top_k", -1, INT32_MAX, &top_k)); /* -1 is off, a habit of other servers */
-    p->pick.top_k = top_k < 0 ? 0 : (int32_t)top_k;
-    return read_seed(r, p);
-}
-
-static status read_stream(reader *r, api_params *p) {
+static status read_stream(api_reader *r, api_params *p) {
     char within[PARAM_NAME_MAX];
-    reader in;
-    TRY(read_bool(r, "stream", &p->stream));
-    TRY(read_object(r, "stream_options", &in, within));
-    TRY(read_bool(&in, "include_usage", &p->include_usage));
-    TRY(read_bool(&in, "continuous_usage_stats", &p->continuous_usage));
-    TRY(read_bool(r, "timings_per_token", &p->timings_per_token));
-    TRY(read_bool(r, "return_progress", &p->return_progress));
-    TRY(read_bool(r, "return_token_ids", &p->return_token_ids));
+    api_reader in;
+    TRY(api_read_bool(r, "stream", &p->stream));
+    TRY(api_read_object(r, "stream_options", &in, within));
+    TRY(api_read_bool(&in, "include_usage", &p->include_usage));
+    TRY(api_read_bool(&in, "continuous_usage_stats", &p->continuous_usage));
+    TRY(api_read_bool(r, "timings_per_token", &p->timings_per_token));
+    TRY(api_read_bool(r, "return_progress", &p->return_progress));
+    TRY(api_read_bool(r, "return_token_ids", &p->return_token_ids));
     const char *granularity = "step";
-    TRY(read_str(r, "stream_granularity", &granularity));
-    if (strcmp(granularity, "step") != 0) return unsupported(r, "stream_granularity", "only \"step\" exists");
-    return read_real(r, "sse_ping_interval", -1, false, 86400, &p->ping_s);
+    TRY(api_read_str(r, "stream_granularity", &granularity));
+    if (strcmp(granularity, "step") != 0) return api_read_unsupported(r, "stream_granularity", "only \"step\" exists");
+    return api_read_real(r, "sse_ping_interval", -1, false, 86400, &p->ping_s);
 }
 
-static status read_lengths(reader *r, api_params *p) {
+static status read_lengths(api_reader *r, api_params *p) {
     json_int_t a = INT32_MAX, b = INT32_MAX;
-    TRY(read_int(r, "max_tokens", 1, INT32_MAX, &a));
-    TRY(read_int(r, "max_completion_tokens", 1, INT32_MAX, &b));
+    TRY(api_read_int(r, "max_tokens", 1, INT32_MAX, &a));
+    TRY(api_read_int(r, "max_completion_tokens", 1, INT32_MAX, &b));
     if (b < a) a = b;
     p->max_new = a == INT32_MAX ? 0 : (int32_t)a;
-    return read_bool(r, "ignore_eos", &p->ignore_end);
+    return api_read_bool(r, "ignore_eos", &p->ignore_end);
 }
 
 /* "none" and 0 switch thinking off, everything else on: the template knows no levels. */
-static status read_effort(reader *r, const char *name, api_params *p) {
-    const json_t *v = find(r, name);
+static status read_effort(api_reader *r, const char *name, api_params *p) {
+    const json_t *v = api_read_find(r, name);
     if (!v) return OK;
     if (json_is_string(v))
         p->thinking = strcmp(json_string_value(v), "none") != 0;
     else if (json_is_number(v))
         p->thinking = json_number_value(v) != 0;
     else
-        return wrong_type(r, name, "a string or a number", v);
+        return api_read_wrong_type(r, name, "a string or a number", v);
     return OK;
 }
 
-static status read_reasoning(reader *r, api_params *p) {
+static status read_reasoning(api_reader *r, api_params *p) {
     static const struct {
         const char *name;
         reasoning_format format;
@@ -393,27 +275,27 @@ static status read_reasoning(reader *r, api_params *p) {
         { "reasoning", REASONING_SHORT },           { "both", REASONING_BOTH },    { "none", REASONING_NONE }
     };
     char within[PARAM_NAME_MAX];
-    reader in;
+    api_reader in;
     bool enabled = true;
     TRY(read_effort(r, "reasoning_effort", p));
-    TRY(read_object(r, "reasoning", &in, within));
+    TRY(api_read_object(r, "reasoning", &in, within));
     TRY(read_effort(&in, "effort", p));
-    TRY(read_bool(&in, "enabled", &enabled));
-    if (find(&in, "enabled")) p->thinking = enabled;
+    TRY(api_read_bool(&in, "enabled", &enabled));
+    if (api_read_find(&in, "enabled")) p->thinking = enabled;
     const char *format = "reasoning_content";
-    TRY(read_str(r, "reasoning_format", &format));
+    TRY(api_read_str(r, "reasoning_format", &format));
     for (size_t i = 0; i < sizeof FORMATS / sizeof *FORMATS; i++) {
         if (strcmp(FORMATS[i].name, format) != 0) continue;
         p->reasoning = FORMATS[i].format;
         return OK;
     }
-    name_param(r, "reasoning_format");
+    api_read_name(r, "reasoning_format");
     return err_set(r->e, ERR_REQUEST,
                    "reasoning_format must be \"reasoning_content\", \"reasoning\", \"both\" or \"none\"");
 }
 
 /* Speculation never changes the text, only its speed. */
-static status set_speculation(reader *r, api_params *p, const engine_facts *f, str mode, json_int_t max) {
+static status set_speculation(api_reader *r, api_params *p, const engine_facts *f, str mode, json_int_t max) {
     int32_t most = max < f->spec_max ? (int32_t)max : f->spec_max; /* an upper bound: the draft may offer less */
     if (str_eq(mode, STR("off"))) {
         p->spec_tokens = 0;
@@ -422,7 +304,7 @@ static status set_speculation(reader *r, api_params *p, const engine_facts *f, s
     } else if (str_eq(mode, STR("auto"))) { /* the default number; there is no width that adapts */
         p->spec_tokens = most < f->spec_tokens ? most : SPEC_DEFAULT;
     } else {
-        name_param(r, "mode");
+        api_read_name(r, "mode");
         return err_set(r->e, ERR_REQUEST,
                        "speculation.mode must be \"off\", \"fixed\" or \"auto\" (\"auto\" is the server's default "
                        "number of proposals, %d)",
@@ -432,12 +314,12 @@ static status set_speculation(reader *r, api_params *p, const engine_facts *f, s
 }
 
 /* "off", "auto", "fixed", "fixed=4" */
-static status read_speculation_header(reader *r, api_params *p, const api_defaults *def) {
+static status read_speculation_header(api_reader *r, api_params *p, const api_defaults *def) {
     str mode = def->speculation;
     if (!mode.p) return OK;
     json_int_t max = SPEC_MAX;
     const char *eq = memchr(mode.p, '=', mode.n);
-    reader in = { .within = "x-speculation.", .param = r->param, .e = r->e };
+    api_reader in = { .within = "x-speculation.", .param = r->param, .e = r->e };
     if (eq) {
         str digits = str_from(mode, (size_t)(eq - mode.p) + 1);
         mode.n = (size_t)(eq - mode.p);
@@ -446,7 +328,7 @@ static status read_speculation_header(reader *r, api_params *p, const api_defaul
             max =
                 digits.p[i] < '0' || digits.p[i] > '9' || max > SPEC_MAX ? SPEC_MAX + 1 : max * 10 + digits.p[i] - '0';
         if (!digits.n || max > SPEC_MAX) {
-            name_param(&in, "max");
+            api_read_name(&in, "max");
             return err_set(r->e, ERR_REQUEST, "the number in the x-speculation header must be between 0 and %d",
                            SPEC_MAX);
         }
@@ -454,68 +336,76 @@ static status read_speculation_header(reader *r, api_params *p, const api_defaul
     return set_speculation(&in, p, def->facts, mode, max);
 }
 
-static status read_speculation(reader *r, api_params *p, const api_defaults *def) {
+static status read_speculation(api_reader *r, api_params *p, const api_defaults *def) {
     char within[PARAM_NAME_MAX];
-    reader in;
+    api_reader in;
     TRY(read_speculation_header(r, p, def));
-    TRY(read_object(r, "speculation", &in, within));
+    TRY(api_read_object(r, "speculation", &in, within));
     if (!in.o) return OK;
     const char *mode = "auto";
-    json_int_t max = SPEC_MAX;
+    json_int_t max = SPEC_MAX, tree = SPEC_DEFAULT;
     double min_p = 0;
     bool trace = false;
-    TRY(read_str(&in, "mode", &mode));
-    TRY(read_int(&in, "max", 0, SPEC_MAX, &max));
-    TRY(read_real(&in, "min_p", 0, false, 1, &min_p));
-    TRY(read_bool(&in, "trace", &trace));
-    if (min_p != 0) return unsupported(&in, "min_p", "leave it out or send 0");
-    if (trace) return unsupported(&in, "trace", "leave it out or send false");
+    TRY(api_read_str(&in, "mode", &mode));
+    TRY(api_read_int(&in, "max", 0, SPEC_MAX, &max));
+    TRY(api_read_int(&in, "tree", 0, def->facts->spec_tree_max, &tree));
+    p->spec_tree = (int32_t)tree;
+    TRY(api_read_real(&in, "min_p", 0, false, 1, &min_p));
+    TRY(api_read_bool(&in, "trace", &trace));
+    if (min_p != 0) return api_read_unsupported(&in, "min_p", "leave it out or send 0");
+    if (trace) return api_read_unsupported(&in, "trace", "leave it out or send false");
     return set_speculation(&in, p, def->facts, str_of(mode), max);
 }
 
 /* Calls are not parsed out of the answer, so nothing may promise them. */
-static status read_tools(reader *r) {
-    const json_t *tools = find(r, "tools"), *choice = find(r, "tool_choice");
-    if (tools && !json_is_array(tools)) return wrong_type(r, "tools", "an array", tools);
+static status read_tools(api_reader *r) {
+    const json_t *tools = api_read_find(r, "tools"), *choice = api_read_find(r, "tool_choice");
+    if (tools && !json_is_array(tools)) return api_read_wrong_type(r, "tools", "an array", tools);
     if (choice && !json_is_string(choice) && !json_is_object(choice))
-        return wrong_type(r, "tool_choice", "a string or an object", choice);
+        return api_read_wrong_type(r, "tool_choice", "a string or an object", choice);
     const char *word = json_string_value(choice);
     bool none = word && strcmp(word, "none") == 0, automatic = !choice || (word && strcmp(word, "auto") == 0);
     if (json_array_size(tools) && !none)
-        return unsupported(
+        return api_read_unsupported(
             r, "tools", "calls in the answer are not recognised; only tool_choice \"none\" goes together with tools");
-    if (!none && !automatic) return unsupported(r, "tool_choice", "calls cannot be forced; send \"none\" or \"auto\"");
+    if (!none && !automatic)
+        return api_read_unsupported(r, "tool_choice", "calls cannot be forced; send \"none\" or \"auto\"");
     return OK;
 }
 
-static status read_formats(reader *r) {
+static status read_formats(api_reader *r) {
     char within[PARAM_NAME_MAX];
-    reader in;
+    api_reader in;
     const char *type = "text", *call = "none";
-    TRY(read_object(r, "response_format", &in, within));
-    TRY(read_str(&in, "type", &type));
-    if (strcmp(type, "text") != 0) return unsupported(r, "response_format", "only {\"type\": \"text\"} is");
-    const json_t *kinds = find(r, "modalities"), *function = find(r, "function_call");
-    if (kinds && !json_is_array(kinds)) return wrong_type(r, "modalities", "an array", kinds);
+    TRY(api_read_object(r, "response_format", &in, within));
+    TRY(api_read_str(&in, "type", &type));
+    if (strcmp(type, "text") != 0) return api_read_unsupported(r, "response_format", "only {\"type\": \"text\"} is");
+    const json_t *kinds = api_read_find(r, "modalities"), *function = api_read_find(r, "function_call");
+    if (kinds && !json_is_array(kinds)) return api_read_wrong_type(r, "modalities", "an array", kinds);
     for (size_t i = 0; i < json_array_size(kinds); i++) {
         const char *kind = json_string_value(json_array_get(kinds, i));
-        if (!kind || strcmp(kind, "text") != 0) return unsupported(r, "modalities", "only [\"text\"] is");
+        if (!kind || strcmp(kind, "text") != 0) return api_read_unsupported(r, "modalities", "only [\"text\"] is");
     }
     if (function && json_is_string(function)) call = json_string_value(function);
     if ((function && !json_is_string(function)) || (strcmp(call, "none") != 0 && strcmp(call, "auto") != 0))
-        return unsupported(r, "function_call", "leave it out");
+        return api_read_unsupported(r, "function_call", "leave it out");
     return OK;
 }
 
 status api_params_read(api_params *out, const json_t *body, const api_defaults *def, buf *ignored,
                        char param[PARAM_NAME_MAX], err *e) {
-    reader r = { .o = body, .within = "", .param = param, .e = e };
-    api_params p = { .model = "", .pick = def->facts->pick, .spec_tokens = SPEC_DEFAULT, .thinking = -1 };
+    api_reader r = { .o = body, .within = "", .param = param, .e = e };
+    api_params p = { .model = "",
+                     .pick = def->facts->pick,
+                     .logprobs = -1,
+                     .spec_tokens = SPEC_DEFAULT,
+                     .spec_tree = SPEC_DEFAULT,
+                     .thinking = -1 };
     TRY(judge_members(&r, def->strict, ignored));
-    TRY(read_str(&r, "model", &p.model));
+    TRY(api_read_str(&r, "model", &p.model));
     TRY(read_stream(&r, &p));
     TRY(read_lengths(&r, &p));
-    TRY(read_sampling(&r, &p));
+    TRY(api_pick_read(&r, &p, def->facts->vocab));
     TRY(read_stop(&r, &p));
     TRY(read_reasoning(&r, &p));
     TRY(read_speculation(&r, &p, def));
@@ -527,18 +417,18 @@ status api_params_read(api_params *out, const json_t *body, const api_defaults *
 
 /* ---------------------------------------------------------------------- template values */
 
-static status check_switches(reader *r) {
+static status check_switches(api_reader *r) {
     static const char *const SWITCHES[] = { "enable_thinking", "preserve_thinking", "add_generation_prompt" };
     bool ignored;
-    for (size_t i = 0; i < sizeof SWITCHES / sizeof *SWITCHES; i++) TRY(read_bool(r, SWITCHES[i], &ignored));
+    for (size_t i = 0; i < sizeof SWITCHES / sizeof *SWITCHES; i++) TRY(api_read_bool(r, SWITCHES[i], &ignored));
     return OK;
 }
 
 status api_params_kwargs(json_t **out, const json_t *body, const char *defaults, int32_t thinking,
                          char param[PARAM_NAME_MAX], err *e) {
     char within[PARAM_NAME_MAX];
-    reader r = { .o = body, .within = "", .param = param, .e = e }, in;
-    TRY(read_object(&r, "chat_template_kwargs", &in, within));
+    api_reader r = { .o = body, .within = "", .param = param, .e = e }, in;
+    TRY(api_read_object(&r, "chat_template_kwargs", &in, within));
     TRY(check_switches(&in)); /* the text "false" would be true to a template */
     json_t *all = defaults ? json_loads(defaults, JSON_ALLOW_NUL, NULL) : json_object();
     CHECK(all);
@@ -555,7 +445,7 @@ status api_params_check_kwargs(const char *defaults, err *e) {
     char param[PARAM_NAME_MAX] = "";
     json_error_t je;
     json_t *v = too_deep(str_of(defaults)) ? NULL : json_loads(defaults, JSON_ALLOW_NUL, &je);
-    reader r = { .o = v, .within = "chat template values: ", .param = param, .e = e };
+    api_reader r = { .o = v, .within = "chat template values: ", .param = param, .e = e };
     status s = json_is_object(v)
                    ? check_switches(&r)
                    : err_set(e, ERR_USAGE, "chat template values: a JSON object is expected, found %.60s", defaults);

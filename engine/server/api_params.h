@@ -20,11 +20,14 @@ typedef enum reasoning_format { REASONING_CONTENT, REASONING_SHORT, REASONING_BO
 typedef struct api_params {
     const char *model; /* "" when absent */
     bool stream, include_usage, continuous_usage, timings_per_token, return_progress, return_token_ids, ignore_end;
-    int32_t max_new; /* 0: the rest of the context */
-    pick_options pick;
+    int32_t max_new;   /* 0: the rest of the context */
+    pick_options pick; /* without its bias list */
+    token_bias bias[BIAS_MAX];
+    int32_t n_bias;
+    int32_t logprobs; /* alternatives with every token, -1: no log-probabilities */
     str stop[PARAM_STOPS_MAX];
     int32_t n_stop;
-    int32_t spec_tokens;
+    int32_t spec_tokens, spec_tree;
     reasoning_format reasoning;
     double ping_s;    /* 0: the server's */
     int32_t thinking; /* of reasoning_effort or reasoning: -1 not said, 0 off, 1 on */

@@ -1,3 +1,4 @@
+#include "kernels/logprob_core.h"
 #include "kernels/pick_core.h"
 #include "kernels/ref/ref_int.h"
 
@@ -31,16 +32,26 @@ void ref_topk(const void *args, const lane *ln) {
     }
 }
 
+static void logprobs(const pick_row *r, int32_t chosen, int32_t most, pick_logprobs *out) {
+    float top = r->z[pick_largest(r->z, r->n, 1.0f).id];
+    double acc[16] = { 0 };
+    for (int32_t v = 0; v < r->n; v++) acc[v & 15] += (double)fm_exp(r->z[v] - top);
+    logprob_fill(out, r->z, r->n, chosen, most, top, logprob_close(acc));
+}
+
 void ref_pick(const void *args, const lane *ln) {
     const pick_args *a = args;
+    const step_in *in = &a->p->in;
     step_state *st = &a->p->st;
     CHECK(st->head_n >= 0 && st->head_n <= NODES_MAX && st->head_n <= a->logits.rows);
     size_t used = 0;
     void *work = ref_take(ln, &used, pick_work_bytes(a->logits.cols));
+    float *copy = ref_take(ln, &used, (size_t)a->logits.cols * sizeof *copy);
     int64_t from, to;
     lane_share(ln, st->head_n, 1, &from, &to);
     for (int64_t i = from; i < to; i++) {
-        int64_t q = (int64_t)st->rows.pos[st->head_first + i] + 1; /* the position the row predicts */
-        st->choice[i] = pick_token(view_row(&a->logits, i), a->logits.cols, &a->p->in.pick, q, work);
+        pick_row r = pick_row_of(a, (int32_t)i);
+        st->choice[i] = pick_token(pick_adjust(&r, &in->pick, a->lists, copy), r.n, &in->pick, r.q, work);
+        if (in->logprobs >= 0) logprobs(&r, st->choice[i], in->logprobs, &st->logprobs[i]);
     }
 }

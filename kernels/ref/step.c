@@ -75,29 +75,40 @@ void ref_begin(const void *args, const lane *ln) {
 
 /* --- tree --- */
 
-/* The best candidate of each depth, one below the other. */
+/* Given proposals as a chain, or the most probable prefixes of the draft's candidates. */
 void ref_tree(const void *args, const lane *ln) {
     if (ln->id) return;
     const tree_args *a = args;
     const step_in *in = &a->p->in;
     step_state *st = &a->p->st;
-    bool given = in->n_proposals >= 0;
-    int32_t n = given ? in->n_proposals : st->draft_head_n;
-    CHECK(n <= DEPTH_MAX && (given || n <= a->id.rows));
-    n = max_i32(min_i32(n, min_i32(in->nodes_max, a->rows_max - 1)), 0);
+    int32_t budget = max_i32(min_i32(in->nodes_max, a->rows_max - 1), 0);
     tree_begin(&st->rows, st->base, st->anchor);
-    for (int32_t depth = 1; depth <= n; depth++) {
-        int32_t token = given ? in->proposals[depth - 1] : *(const int32_t *)view_row(&a->id, depth - 1);
-        int32_t node = tree_add(&st->rows, depth - 1, token);
-        CHECK(node == depth);
-        a->p->out.proposal[node - 1] = token;
+    if (in->n_proposals >= 0) {
+        CHECK(in->n_proposals <= DEPTH_MAX);
+        for (int32_t i = 0; i < min_i32(in->n_proposals, budget); i++)
+            CHECK(tree_add(&st->rows, i, in->proposals[i]) == i + 1);
+    } else {
+        CHECK(st->draft_head_n <= a->id.rows && in->branch >= 1);
+        tree_candidates c = { .token = a->id.data,
+                              .logp = a->logp.data,
+                              .depth = st->draft_head_n,
+                              .width = min_i32(in->branch, a->id.cols),
+                              .token_stride = (int32_t)(a->id.stride / (int64_t)sizeof(int32_t)),
+                              .logp_stride = (int32_t)(a->logp.stride / (int64_t)sizeof(float)) };
+        tree_grow(&st->rows, &c, budget, NULL);
     }
+    memcpy(a->p->out.proposal, st->rows.token + 1, (size_t)(st->rows.n - 1) * sizeof(int32_t));
     st->head_first = 0;
     st->head_n = st->rows.n;
-    a->p->out.drafted = n;
+    a->p->out.drafted = st->rows.n - 1;
 }
 
 /* --- accept --- */
+
+/* Log-probabilities of the j-th token emitted, which head row `row` chose. */
+static void tell_logprobs(step_params *p, int32_t j, int32_t row) {
+    if (p->in.logprobs >= 0) p->out.logprobs[j] = p->st.logprobs[row];
+}
 
 /* Commits the accepted path; the last choice becomes the anchor and the last token emitted. */
 static void accept_path(step_params *p) {
@@ -108,6 +119,7 @@ static void accept_path(step_params *p) {
     int32_t proposals = st->n_accepted - 1;
     for (int32_t j = 0; j < proposals; j++) p->out.token[j] = rows->token[st->accepted[j + 1]];
     p->out.token[proposals] = st->choice[st->accepted[proposals]];
+    for (int32_t j = 0; j <= proposals; j++) tell_logprobs(p, j, st->accepted[j]);
     p->out.n = st->n_accepted;
     p->out.accepted = proposals;
     st->base += st->n_accepted;
@@ -119,6 +131,7 @@ static void accept_prompt(step_params *p) {
     p->st.base += p->st.rows.n;
     if (p->st.head_n == 0) return;
     p->st.anchor = p->out.token[0] = p->st.choice[0];
+    tell_logprobs(p, 0, 0);
     p->out.n = 1;
 }
 

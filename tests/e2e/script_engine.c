@@ -93,6 +93,7 @@ typedef struct run {
     script s;
     reply *reply;
     reply_text text; /* of the open round */
+    buf logprobs;    /* token_logprobs of its tokens */
     gen_totals t;
     int round;
     int32_t max_new, width;
@@ -127,12 +128,25 @@ static void post(const run *r, gen_event ev) {
     mailbox_post_end(r->en->box);
 }
 
+/* Made up from the id: a sixteenth of id mod 64 below zero for the token itself, one less for every alternative. */
+static token_logprobs logprobs_of(const run *r, int32_t id) {
+    token_logprobs l = { .in_content = reply_was_content(r->reply),
+                         .logprob = (float)(id % 64) / -16.0f,
+                         .n_top = r->tr->rq.logprobs };
+    for (int32_t k = 0; k < l.n_top; k++) {
+        l.top[k].token = (id + k) % text_vocab(r->en->text);
+        l.top[k].logprob = l.logprob - (float)k;
+    }
+    return l;
+}
+
 /* Texts and the record of a round leave together. */
 static void post_round(run *r, const token_list *ids, int32_t n, int32_t drafted, int32_t accepted) {
     gen_event texts[2] = { event(r, GEN_REASONING), event(r, GEN_TEXT) }, round = event(r, GEN_ROUND);
     texts[0].text = buf_view(&r->text.reasoning);
     texts[1].text = buf_view(&r->text.content);
     round.u.round.tokens = ids->ids;
+    if (r->tr->rq.logprobs >= 0) round.u.round.logprobs = (const token_logprobs *)(const void *)r->logprobs.data;
     round.u.round.n = n;
     round.u.round.rows = drafted + 1;
     round.u.round.drafted = drafted;
@@ -145,6 +159,7 @@ static void post_round(run *r, const token_list *ids, int32_t n, int32_t drafted
     mailbox_post_end(r->en->box);
     buf_clear(&r->text.reasoning);
     buf_clear(&r->text.content);
+    buf_clear(&r->logprobs);
 }
 
 static void count_step(run *r, int32_t drafted, int32_t accepted) {
@@ -161,6 +176,8 @@ static void play_tokens(run *r, const token_list *ids) {
     while ((size_t)n < ids->n && r->state == REPLY_GOES_ON && !r->full) {
         r->state = reply_push(r->reply, ids->ids[n], &r->text);
         if (r->state == REPLY_ENDED) r->t.end_token = ids->ids[n];
+        token_logprobs l = logprobs_of(r, ids->ids[n]);
+        buf_put(&r->logprobs, &l, sizeof l);
         n++;
         r->full = ++r->t.generated >= r->max_new;
     }
@@ -265,6 +282,10 @@ static void play(engine *en, const taken_request *tr) {
     r.width = rq->spec_tokens == SPEC_DEFAULT ? en->facts.spec_tokens : rq->spec_tokens;
     log_info("script", "run %llu: prompt ends in %s, width %d", (unsigned long long)tr->id,
              r.thinks ? "<think>" : "</think>", r.width);
+    const pick_options *p = &rq->pick;
+    log_info("script", "choice: repeat %g, presence %g, frequency %g, min %d, logprobs %d, bias%s", (double)p->repeat,
+             (double)p->presence, (double)p->frequency, p->min_new, rq->logprobs, p->n_bias ? "" : " none");
+    for (int32_t i = 0; i < p->n_bias; i++) log_info("script", "bias %d %g", p->bias[i].token, (double)p->bias[i].bias);
     post(&r, event(&r, GEN_STARTED));
     bool played = play_prefill(&r);
     int64_t prefilled = clock_ns();
@@ -277,6 +298,7 @@ static void play(engine *en, const taken_request *tr) {
     reply_free(r.reply);
     buf_free(&r.text.reasoning);
     buf_free(&r.text.content);
+    buf_free(&r.logprobs);
     buf_free(&prompt);
 }
 

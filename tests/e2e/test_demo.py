@@ -43,6 +43,17 @@ def commands():
         spec = answer("--spec-tokens", str(k), PROMPT)
         check(f"run: {k} proposals give the ids of plain decoding", spec.get("tokens") == plain.get("tokens") != None, spec)
         check(f"run: {k} proposals were verified", spec.get("stats", {}).get("drafted", 0) > 0, spec)
+    for nodes in (1, 12, 31):
+        tree = answer("--spec-tree", str(nodes), PROMPT)
+        check(f"run: a tree of {nodes} nodes gives the ids of plain decoding", tree.get("tokens") == plain.get("tokens"), tree)
+    rename = "Rename the variable foo to bar:\n" + "def total(foo):\n    for item in foo:\n        print(foo, item)\n" * 3
+    for more in (("--temp", "0"), ("--seed", "5")):
+        alone = answer("--spec-tokens", "0", *more, rename)
+        for proposers in ("lookup", "dflash,lookup"):
+            copied = answer("--proposers", proposers, *more, rename)
+            check(f"run: {proposers} gives the ids of plain decoding ({' '.join(more)})",
+                  copied.get("tokens") == alone.get("tokens") != None, copied)
+    check("run: looked-up proposals are accepted", copied["stats"]["lookup_accepted"] > 0, copied)
     seeds = [tuple(answer("--seed", str(s), "-n", "40", PROMPT)["tokens"]) for s in (1, 1, 2)]
     check("run: a seed repeats", seeds[0] == seeds[1], seeds)
     check("run: another seed gives another text", seeds[0] != seeds[2], seeds)
@@ -51,6 +62,10 @@ def commands():
     check("run: prompt from standard input", answer("-", stdin=PROMPT.encode())["tokens"] == plain["tokens"])
     stats = skiff("run", PROMPT).stderr.decode()
     check("run: statistics on stderr", "tok/s" in stats and "tokens per step" in stats and "rounds by accepted length" in stats, stats)
+    bent = [answer("--repeat-penalty", "1.5", "--presence-penalty", "0.5", "--frequency-penalty", "0.5", "--temp", "0", "-n", "60", "--spec-tokens", k, PROMPT) for k in ("0", "7")]
+    check("run: penalties, with and without speculation", bent[0].get("tokens") == bent[1].get("tokens") and bent[0]["tokens"] != plain["tokens"][:60], bent)
+    longer = answer("--min-tokens", str(len(plain["tokens"]) + 5), PROMPT)
+    check("run: at least so many tokens", len(longer.get("tokens", [])) > len(plain["tokens"]) + 5, longer)
     cut = answer("-n", "5", "--ignore-eos", PROMPT)
     check("run: cut at the limit", len(cut["tokens"]) == 5 and cut["finish_reason"] == "length", cut)
     raw = answer("--raw", "-n", "12", "--temp", "0", "import os\n")
@@ -243,6 +258,11 @@ def server():
         mode = {"mode": "fixed", "max": k} if k else {"mode": "off"}
         status, text = s.post(chat(speculation=mode))
         check(f"serve: the same text with {k} proposals", status == 200 and json.loads(text)["choices"][0]["message"]["content"] == content, text)
+    for nodes in (4, 31):
+        status, text = s.post(chat(speculation={"mode": "fixed", "max": 7, "tree": nodes}))
+        check(f"serve: the same text with a tree of {nodes}", status == 200 and json.loads(text)["choices"][0]["message"]["content"] == content, text)
+    status, text = s.post(chat(speculation={"tree": 32}))
+    check("serve: a tree beyond the limit", status == 400 and "tree" in text, text)
     sampled = chat(temperature=1.0, seed=7)
     texts = {json.loads(s.post({**sampled, "speculation": m})[1])["choices"][0]["message"]["content"]
              for m in ({"mode": "off"}, {"mode": "fixed", "max": 7}, {"mode": "fixed", "max": 7})}
@@ -252,11 +272,15 @@ def server():
     stop = json.loads(s.post(chat(stop=["("]))[1])["choices"][0]
     check("serve: a stop string", stop["finish_reason"] == "stop" and "(" not in stop["message"]["content"]
           and content.startswith(stop["message"]["content"]), stop)
+    bent = chat(repetition_penalty=1.3, frequency_penalty=0.5, logit_bias={"777": 2}, min_tokens=20, logprobs=True, top_logprobs=3)
+    answers = [json.loads(s.post({**bent, "speculation": m})[1])["choices"][0] for m in ({"mode": "off"}, {"mode": "fixed", "max": 15})]
+    check("serve: penalties, bias and log-probabilities, with and without speculation", answers[0]["message"]["content"] != content
+          and [a["message"] for a in answers][0] == answers[1]["message"] and answers[0]["logprobs"]["content"] == answers[1]["logprobs"]["content"] != [], answers)
     check("serve: health and models", s.get("/health")[0] == 200 and json.loads(s.get("/v1/models")[1])["data"][0]["id"] == "laguna-demo")
     status, text = s.post({"messages": [{"role": "user", "content": "word " * 20000}]})
     check("serve: too long a prompt", status == 400 and "maximum context length is 4096 tokens" in text and "context_length_exceeded" in text, text)
     for name, body, field in (("no messages", {}, "messages"), ("temperature", chat(temperature="hot"), "temperature"),
-                              ("penalties", chat(presence_penalty=1), "presence_penalty")):
+                              ("penalties", chat(presence_penalty=3), "presence_penalty")):
         status, text = s.post(body)
         check(f"serve: 400 names the field: {name}", status == 400 and field in text, text)
     check("serve: unknown path", s.get("/nowhere")[0] == 404)

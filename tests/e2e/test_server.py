@@ -208,23 +208,28 @@ def members():
         wrong = {"model": 1, "stream": "yes", "stream_options": [1], "max_tokens": "5", "max_completion_tokens": 1.5, "stop": 7, "seed": "x", "temperature": "hot",
                  "top_p": [], "top_k": 1.5, "min_p": True, "chat_template_kwargs": "a", "reasoning_effort": [], "reasoning": 3, "reasoning_format": "loud",
                  "ignore_eos": 1, "timings_per_token": 1, "return_progress": "a", "return_token_ids": 0, "speculation": "off", "tools": {}, "messages": "hi",
-                 "sse_ping_interval": "5", "response_format": "text", "modalities": "text"}
+                 "sse_ping_interval": "5", "response_format": "text", "modalities": "text", "repetition_penalty": "1", "repeat_penalty": [], "presence_penalty": {},
+                 "frequency_penalty": True, "logit_bias": 3, "min_tokens": 1.5, "logprobs": 2, "top_logprobs": "3"}
         for name, value in wrong.items():
             a = chat(s, **{name: value})
             check("wrong type/" + name, a.status == 400 and a.error()["param"] == name and a.error()["type"] == "invalid_request_error" and a.error()["code"] is None, a.body)
         bad = [("max_tokens", 0), ("max_tokens", -1), ("temperature", -0.1), ("top_p", 0), ("top_p", 1.1), ("min_p", -1), ("min_p", 2), ("top_k", -2), ("stop", ["a"] * 17),
-               ("stop", ["a", ""]), ("stop", [1]), ("messages", [])]
+               ("stop", ["a", ""]), ("stop", [1]), ("messages", []), ("repetition_penalty", 0), ("repetition_penalty", 11), ("repeat_penalty", -1), ("presence_penalty", 2.1),
+               ("frequency_penalty", -2.1), ("logit_bias", {"a": 1}), ("logit_bias", {"-1": 1}), ("logit_bias", {"100352": 1}), ("logit_bias", {"": 1}), ("logit_bias", {"5": 101}),
+               ("logit_bias", {"5": "1"}), ("logit_bias", {"99999999999999999999": 1}), ("logit_bias", [[5]]), ("logit_bias", [5, 1]), ("logit_bias", [["5", 1]]), ("logit_bias", [[5, None]]),
+               ("logit_bias", {str(i): 1 for i in range(1025)}), ("min_tokens", -1), ("top_logprobs", 21), ("top_logprobs", -1), ("top_logprobs", 3)]
         for name, value in bad:
             a = chat(s, **{name: value})
             check("bad value/%s %s" % (name, json.dumps(value)[:20]), a.status == 400 and a.error()["param"] == name, a.body)
+        a = chat(s, min_tokens=5, max_tokens=4)
+        check("bad value/min_tokens above max_tokens", a.status == 400 and a.error()["param"] == "min_tokens", a.body)
         inner = [("stream_options.include_usage", {"stream_options": {"include_usage": 1}}), ("speculation.mode", {"speculation": {"mode": "x"}}),
                  ("speculation.max", {"speculation": {"max": 16}}), ("chat_template_kwargs.enable_thinking", {"chat_template_kwargs": {"enable_thinking": "false"}}),
                  ("reasoning.effort", {"reasoning": {"effort": {}}}), ("messages", {"messages": None})]
         for param, more in inner:
             a = chat(s, **more)
             check("inner member/" + param, a.status == 400 and a.error()["param"] == param, a.body)
-        off = {"n": 2, "best_of": 3, "frequency_penalty": 0.5, "presence_penalty": -1, "repetition_penalty": 1.1, "repeat_penalty": 2, "logit_bias": {"1": 5},
-               "logprobs": True, "top_logprobs": 3, "response_format": {"type": "json_object"}, "min_tokens": 4, "thinking_budget": 100, "thinking_token_budget": 5,
+        off = {"n": 2, "best_of": 3, "response_format": {"type": "json_object"}, "thinking_budget": 100, "thinking_token_budget": 5,
                "reasoning_budget": 0, "suffix": "x", "echo": True, "use_beam_search": True, "audio": {"voice": "a"}, "modalities": ["audio"], "functions": [{"name": "f"}],
                "function_call": {"name": "f"}, "metrics": True, "stream_granularity": "token", "tool_choice": "required", "grammar": "x",
                "tools": [{"type": "function", "function": {"name": "f"}}]}
@@ -253,6 +258,72 @@ def members():
         check("strict/other model", a.status == 404 and a.error()["code"] == "model_not_found", a.body)
         a = chat(s, model="org/laguna")
         check("strict/right model", a.status == 200 and a.json()["model"] == "org/laguna", a.body)
+
+
+@group
+def choice():
+    """Members about how tokens are chosen reach the engine as they are."""
+    with serving("choice") as s:
+        def seen(**more):
+            at = len(s.log)
+            a = chat(s, **more)
+            found = s.wait_line(s.log, r"choice: (.*)", start=at, timeout=5)
+            bias = [m.group(1) for _, l in s.log[at:] for m in [re.search(r"bias (\d+ \S+)$", l)] if m]
+            return (found[0].group(1) if found and a.status == 200 else a.body, bias)
+        usual = "repeat 0, presence 0, frequency 0, min 0, logprobs -1, bias none"
+        for more, want, bias in (({}, usual, []), ({"repetition_penalty": 1.5}, usual.replace("repeat 0", "repeat 1.5"), []), ({"repeat_penalty": 1.25}, usual.replace("repeat 0", "repeat 1.25"), []),
+                                 ({"repeat_penalty": 1.25, "repetition_penalty": 2}, usual.replace("repeat 0", "repeat 2"), []), ({"presence_penalty": -2}, usual.replace("presence 0", "presence -2"), []),
+                                 ({"frequency_penalty": 0.5}, usual.replace("frequency 0", "frequency 0.5"), []), ({"min_tokens": 7, "max_tokens": 7}, usual.replace("min 0", "min 7"), []),
+                                 ({"logprobs": True}, usual.replace("-1", "0"), []), ({"logprobs": True, "top_logprobs": 20}, usual.replace("-1", "20"), []), ({"logprobs": False}, usual, []),
+                                 ({"logit_bias": {"7": 1.5, "100351": -100}}, usual.replace(" none", ""), ["7 1.5", "100351 -100"]),
+                                 ({"logit_bias": [[7, 100], [7, -2]]}, usual.replace(" none", ""), ["7 100", "7 -2"]), ({"logit_bias": []}, usual, [])):
+            check("choice/" + json.dumps(more), seen(**more) == (want, bias), seen(**more))
+
+
+def entries_of(choices):
+    return [e for c in choices if c["logprobs"] for e in c["logprobs"]["content"]]
+
+
+@group
+def logprobs():
+    with serving("C39") as s:
+        steps = "|".join(["t0_"] + ["_".join("t%d" % i for i in r) + "_" for r in (range(1, 8), range(8, 12), range(12, 20))])
+        runs = (("steps", "[[say=%s]]" % steps, {"top_logprobs": 3}), ("half-characters", "[[say=ok_|\U0001f638!|\u00e9]]", {"top_logprobs": 2}),
+                ("stop-string", "[[say=alpha_ST|OP_tail|_more]]", {"top_logprobs": 1, "stop": ["STOP"]}), ("without-top", "[[say=a|_b|_c]]", {}),
+                ("with-thinking", "[[think=hm|m say=ok]]", {"top_logprobs": 1, "reasoning_effort": "high"}), ("one-token", "[[say=yes|_and|_more]]", {"top_logprobs": 2, "max_tokens": 1}),
+                ("cut in mid-character", "[[say=ok_|\U0001f638]]", {"top_logprobs": 1, "max_tokens": 3}), ("raw", "[[think=hm say=ok]]", {"reasoning_format": "none", "reasoning_effort": "high"}))
+        for name, script, more in runs:
+            more = {"logprobs": True, "return_token_ids": True, **more}
+            whole = chat(s, script, **more).json()["choices"][0]
+            entries = entries_of([whole])
+            ids, hidden = whole["token_ids"], 1 if isinstance(whole["stop_reason"], int) else 0
+            if hidden:
+                ids = ids[:-1]  # the end token
+            if name == "with-thinking":
+                ids = ids[-len(entries):]  # reasoning tokens are not listed
+                check("C39/with-thinking entries", 0 < len(entries) and "".join(e["token"] for e in entries) == "ok" and whole["message"]["reasoning_content"] == "hmm", whole)
+            check("C39/%s: one entry per token" % name, len(entries) == len(ids) > 0, (len(entries), len(ids)))
+            data = b"".join(bytes(e["bytes"]) for e in entries)
+            text = data.decode("utf-8", "replace")
+            check("C39/%s: bytes" % name, text.split("STOP")[0] == whole["message"]["content"] if name == "stop-string" else text == whole["message"]["content"], (data, whole["message"]))
+            check("C39/%s: token is its bytes" % name, all(bytes(e["bytes"]).decode("utf-8", "replace") == e["token"] for e in entries), entries)
+            check("C39/%s: values" % name, [e["logprob"] for e in entries] == [-(i % 64) / 16 for i in ids], entries)
+            check("C39/%s: alternatives" % name, all(len(e["top_logprobs"]) == more.get("top_logprobs", 0) and
+                  [t["logprob"] for t in e["top_logprobs"]] == [e["logprob"] - k for k in range(len(e["top_logprobs"]))] and
+                  all(set(t) == {"token", "logprob", "bytes"} for t in e["top_logprobs"]) for e in entries), entries)
+            check("C39/%s: members" % name, set(whole["logprobs"]) == {"content", "refusal"} and all(set(e) == {"token", "logprob", "bytes", "top_logprobs"} for e in entries))
+            ev = chunks(chat(s, script, stream=True, **more))
+            choices = [e["choices"][0] for e in ev[:-1]]
+            check("C39/%s: streamed, the same" % name, entries_of(choices) == entries, choices)
+            check("C39/%s: streamed, no empty object" % name, all(c["logprobs"] is None or c["logprobs"]["content"] for c in choices) and
+                  all(valid(SCHEMA, e) is None for e in ev[:-1]), choices)
+            check("C39/%s: streamed, not beside reasoning" % name, all(c["logprobs"] is None for c in choices if c["delta"].get("reasoning_content")), choices)
+        a = chat(s, "[[say=</assistant>]]", logprobs=True).json()["choices"][0]
+        check("C39/nothing said: null", a["logprobs"] is None, a)
+        a = chunks(chat(s, "[[say=A|B]]", stream=True))
+        check("C39/null unasked", all(e["choices"][0]["logprobs"] is None for e in a[:-1]))
+        d = ask(s.port, "GET", "/v1/models").json()["data"][0]["supported_parameters"]
+        check("models/supported parameters", {"repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "min_tokens", "logprobs", "top_logprobs"} <= set(d), d)
 
 
 # ---------------------------------------------------------------------------------------------------- public cases

@@ -15,13 +15,14 @@ typedef struct question {
     const int32_t *tokens;
     size_t n;
     int32_t max_new, width;
+    int32_t logprobs; /* as in gen_request */
     pick_options pick;
     reply_options reply;
 } question;
 
 /* What came back; the `user` of the request. */
 typedef struct answer {
-    buf text, reasoning;
+    buf text, reasoning, logprobs; /* token_logprobs */
     token_list ids;
     int32_t started, prefills, steps, rounds, drafted, accepted, last; /* events of a kind, and sums over them */
     int32_t first_n, first_drafted;                                    /* of the first step */
@@ -34,6 +35,7 @@ typedef struct answer {
 FIXTURE void answer_free(answer *a) {
     buf_free(&a->text);
     buf_free(&a->reasoning);
+    buf_free(&a->logprobs);
     token_list_free(&a->ids);
     *a = (answer){ 0 };
 }
@@ -43,6 +45,7 @@ FIXTURE question ask(const token_list *prompt, int32_t max_new, int32_t width) {
                        .n = prompt->n,
                        .max_new = max_new,
                        .width = width,
+                       .logprobs = -1,
                        .pick = { .top_p = 1.0f },
                        .reply = { .start = REPLY_CONTENT } };
 }
@@ -57,6 +60,7 @@ FIXTURE status submit(engine *en, const question *q, answer *a, err *e) {
                        .pick = q->pick,
                        .reply = q->reply,
                        .spec_tokens = q->width,
+                       .logprobs = q->logprobs,
                        .mem = mem,
                        .user = a };
     str *stop = arena_alloc(mem, (q->reply.n_stop + 1) * sizeof *stop);
@@ -72,6 +76,8 @@ FIXTURE status submit(engine *en, const question *q, answer *a, err *e) {
 static void take_round(answer *a, const gen_event *ev) {
     if (a->steps == 0) a->first_n = ev->u.round.n, a->first_drafted = ev->u.round.drafted;
     for (int32_t i = 0; i < ev->u.round.n; i++) token_list_push(&a->ids, ev->u.round.tokens[i]);
+    if (ev->u.round.logprobs)
+        buf_put(&a->logprobs, ev->u.round.logprobs, (size_t)ev->u.round.n * sizeof *ev->u.round.logprobs);
     a->steps++;
     a->rounds += ev->u.round.drafted > 0;
     a->drafted += ev->u.round.drafted;

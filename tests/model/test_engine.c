@@ -4,6 +4,8 @@
 
 #include "engine/text/chat.h"
 
+#include <math.h>
+
 static const int32_t WIDTHS[] = { 0, 1, 3, 7, 15 };
 enum { N_WIDTHS = sizeof WIDTHS / sizeof WIDTHS[0] };
 
@@ -60,6 +62,24 @@ static void test_widths_seeded(void **state) {
     answer_free(&first);
     answer_free(&again);
     answer_free(&other);
+}
+
+static void test_widths_penalties(void **state) {
+    world *w = *state;
+    question q = ask(&w->code, 80, 0);
+    answer free_of = get_answer(w->en, &q);
+    q.pick.repeat = 1.5f, q.pick.presence = 1.0f, q.pick.frequency = 0.2f;
+    check_widths(w, q, "penalties, greedy");
+    answer bound = get_answer(w->en, &q);
+    assert_false(str_eq(buf_view(&bound.text), buf_view(&free_of.text)));
+    q.pick.temperature = 0.8f, q.pick.top_k = 60, q.pick.seed = 4;
+    check_widths(w, q, "penalties, seed 4");
+    /* The same again and again, never for sure: whether a token stands on the path decides. */
+    q.pick = (pick_options){ .temperature = 1.2f, .top_p = 1.0f, .seed = 4, .frequency = -0.5f };
+    q.reply.ignore_end = true, q.max_new = 150;
+    check_widths(w, q, "negative penalty, seed 4");
+    answer_free(&free_of);
+    answer_free(&bound);
 }
 
 /* The reference's own answers. */
@@ -159,6 +179,159 @@ static void test_end_token(void **state) {
     }
 }
 
+/* ---- wishes about single tokens ---- */
+
+static bool has_token(const answer *a, int32_t token) {
+    for (size_t i = 0; i < a->ids.n; i++)
+        if (a->ids.ids[i] == token) return true;
+    return false;
+}
+
+static void test_bias(void **state) {
+    world *w = *state;
+    question q = ask(&w->code, 24, 0);
+    answer whole = get_answer(w->en, &q);
+    token_bias forced[] = { { 777, 60.0f }, { 777, 40.0f } }, forbidden[] = { { 5, 1.0f }, { whole.ids.ids[0], -100 } };
+    assert_false(has_token(&whole, 777));
+    for (int i = 0; i < N_WIDTHS; i++) {
+        q.width = WIDTHS[i];
+        q.pick.bias = forced, q.pick.n_bias = 2;
+        answer got = get_answer(w->en, &q);
+        assert_int_equal(got.ids.n, 24);
+        for (size_t t = 0; t < got.ids.n; t++) assert_int_equal(got.ids.ids[t], 777);
+        answer_free(&got);
+    }
+    q.pick.bias = forbidden;
+    check_widths(w, q, "a token forbidden");
+    answer got = get_answer(w->en, &q);
+    assert_false(has_token(&got, whole.ids.ids[0]));
+    answer_free(&got);
+    answer_free(&whole);
+}
+
+/* End tokens are masked while fewer tokens were emitted, and not a token longer. */
+static void test_min_new(void **state) {
+    world *w = *state;
+    question q = ask(&w->code, 200, 0);
+    answer ended = get_answer(w->en, &q);
+    int32_t end = ended.totals.end_token, n = (int32_t)ended.ids.n;
+    assert_int_equal(ended.why, DONE_END);
+    token_bias bias = { end, 100.0f };
+    for (int i = 0; i < N_WIDTHS; i++) {
+        q = ask(&w->code, 200, WIDTHS[i]);
+        q.pick.min_new = n - 1; /* as many as there are before the end token */
+        answer got = get_answer(w->en, &q);
+        check_same(&got, &ended, "as long as it is", WIDTHS[i]);
+        answer_free(&got);
+        q.pick.min_new = n + 9;
+        got = get_answer(w->en, &q);
+        assert_true((int32_t)got.ids.n >= n + 9);
+        assert_memory_equal(got.ids.ids, ended.ids.ids, (size_t)(n - 1) * sizeof(int32_t));
+        for (int32_t t = 0; t < n + 9; t++) assert_false(text_is_end(engine_get_text(w->en), got.ids.ids[t]));
+        check_totals(&got, &q);
+        answer_free(&got);
+        q.pick.min_new = 6, q.pick.bias = &bias, q.pick.n_bias = 1; /* it wants to end at once */
+        got = get_answer(w->en, &q);
+        assert_int_equal(got.ids.n, 7);
+        assert_int_equal(got.totals.end_token, end);
+        answer_free(&got);
+        q.reply.ignore_end = true, q.max_new = 8; /* end tokens are ordinary */
+        got = get_answer(w->en, &q);
+        assert_int_equal(got.ids.ids[0], end);
+        answer_free(&got);
+    }
+    answer_free(&ended);
+}
+
+static void refuse(engine *en, question q, const char *field) {
+    answer a = { 0 };
+    err e = { 0 };
+    assert_int_equal(submit(en, &q, &a, &e), ERR_REQUEST);
+    if (!strstr(e.text, field)) fail_msg("\"%s\" does not name %s", e.text, field);
+}
+
+static void test_ranges(void **state) {
+    world *w = *state;
+    const question fine = ask(&w->code, 4, 0);
+    token_bias one = { 5, 1.0f };
+    question q = fine;
+    for (int i = 0; i < 3; i++) {
+        q = fine, q.pick.repeat = ((float[]){ -0.1f, 10.1f, NAN })[i], refuse(w->en, q, "repetition_penalty");
+        q = fine, q.pick.presence = ((float[]){ -2.1f, 2.1f, NAN })[i], refuse(w->en, q, "presence_penalty");
+        q = fine, q.pick.frequency = ((float[]){ -2.1f, 2.1f, NAN })[i], refuse(w->en, q, "frequency_penalty");
+        q = fine, q.pick.bias = &one, q.pick.n_bias = 1;
+        one = (token_bias){ 5, ((float[]){ -100.5f, 101.0f, NAN })[i] }, refuse(w->en, q, "logit_bias");
+        one = (token_bias){ ((int32_t[]){ -1, 4096, INT32_MAX })[i], 1.0f }, refuse(w->en, q, "logit_bias");
+    }
+    q = fine, q.pick.n_bias = BIAS_MAX + 1, refuse(w->en, q, "logit_bias");
+    q = fine, q.pick.min_new = -1, refuse(w->en, q, "min_tokens");
+    q = fine, q.pick.min_new = 5, refuse(w->en, q, "min_tokens");
+    q = fine, q.logprobs = -2, refuse(w->en, q, "top_logprobs");
+    q = fine, q.logprobs = LOGPROBS_MAX + 1, refuse(w->en, q, "top_logprobs");
+}
+
+/* ---- log-probabilities ---- */
+
+static void check_logprobs(const answer *a, int32_t n_top, const text_model *tm) {
+    const token_logprobs *l = (const token_logprobs *)(const void *)a->logprobs.data;
+    assert_int_equal(a->logprobs.len, a->ids.n * sizeof *l);
+    for (size_t i = 0; i < a->ids.n; i++) {
+        double mass = 0.0;
+        assert_int_equal(l[i].n_top, n_top);
+        assert_int_equal(l[i].in_content, !text_is_end(tm, a->ids.ids[i]));
+        assert_true(l[i].logprob <= 0.0f);
+        for (int32_t k = 0; k < n_top; k++) {
+            mass += exp((double)l[i].top[k].logprob);
+            if (k) assert_true(l[i].top[k].logprob <= l[i].top[k - 1].logprob);
+            if (l[i].top[k].token == a->ids.ids[i]) assert_true(l[i].top[k].logprob == l[i].logprob);
+        }
+        assert_true(mass < 1.00001);
+    }
+}
+
+/* The same for every width; what bends the choice does not bend what is told. */
+static void test_logprobs(void **state) {
+    world *w = *state;
+    static const int32_t TOPS[] = { 0, 3, LOGPROBS_MAX };
+    for (int t = 0; t < 3; t++) {
+        question q = ask(&w->code, 60, 0);
+        q.logprobs = TOPS[t];
+        q.pick = (pick_options){ .temperature = 0.9f, .top_p = 0.9f, .seed = 5, .repeat = 1.2f, .presence = 0.5f };
+        answer plain = get_answer(w->en, &q);
+        check_logprobs(&plain, TOPS[t], engine_get_text(w->en));
+        for (int i = 1; i < N_WIDTHS; i++) {
+            q.width = WIDTHS[i];
+            answer got = get_answer(w->en, &q);
+            check_same(&got, &plain, "log-probabilities", q.width);
+            assert_int_equal(got.logprobs.len, plain.logprobs.len);
+            assert_memory_equal(got.logprobs.data, plain.logprobs.data, plain.logprobs.len);
+            answer_free(&got);
+        }
+        answer_free(&plain);
+    }
+}
+
+/* Greedy and undisturbed, the token chosen is the likeliest; none is told unasked; reasoning is not content. */
+static void test_logprobs_parts(void **state) {
+    world *w = *state;
+    question q = ask(&w->thinking, 300, 7);
+    answer silent = get_answer(w->en, &q);
+    assert_int_equal(silent.logprobs.len, 0);
+    q.reply.start = REPLY_REASONING;
+    q.logprobs = 1;
+    answer got = get_answer(w->en, &q);
+    const token_logprobs *l = (const token_logprobs *)(const void *)got.logprobs.data;
+    int32_t content = 0;
+    for (size_t i = 0; i < got.ids.n; i++) {
+        assert_int_equal(l[i].top[0].token, got.ids.ids[i]);
+        assert_int_equal(l[i].in_content, (int32_t)i >= got.totals.reasoning && got.ids.ids[i] != got.totals.end_token);
+        content += l[i].in_content;
+    }
+    assert_true(content > 0 && got.totals.reasoning > 0);
+    answer_free(&silent);
+    answer_free(&got);
+}
+
 /* 4000 tokens of prompt leave 96 of the context. */
 static void test_long_prompt(void **state) {
     world *w = *state;
@@ -184,9 +357,12 @@ static void test_long_prompt(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_facts),         cmocka_unit_test(test_widths),
-                                        cmocka_unit_test(test_widths_seeded), cmocka_unit_test(test_golden),
-                                        cmocka_unit_test(test_max_new),       cmocka_unit_test(test_stops),
-                                        cmocka_unit_test(test_end_token),     cmocka_unit_test(test_long_prompt) };
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_facts),     cmocka_unit_test(test_widths),        cmocka_unit_test(test_widths_seeded),
+        cmocka_unit_test(test_golden),    cmocka_unit_test(test_max_new),       cmocka_unit_test(test_stops),
+        cmocka_unit_test(test_end_token), cmocka_unit_test(test_long_prompt),   cmocka_unit_test(test_widths_penalties),
+        cmocka_unit_test(test_bias),      cmocka_unit_test(test_min_new),       cmocka_unit_test(test_ranges),
+        cmocka_unit_test(test_logprobs),  cmocka_unit_test(test_logprobs_parts)
+    };
     return cmocka_run_group_tests(tests, engine_setup, engine_teardown);
 }

@@ -144,7 +144,7 @@ static const char *const MEMBERS[OP_COUNT] = {
     [OP_CTX_STORE] = "vvvpisp",
     [OP_TOPK] = "vvvl",
     [OP_TREE] = "pvvi",
-    [OP_PICK] = "pv",
+    [OP_PICK] = "ppv",
     [OP_ACCEPT] = "pi",
     [OP_KV_MOVE] = "ppiv",
     [OP_STAMP] = "pi",
@@ -247,7 +247,9 @@ static void scenario(world *w, steps *s, bool eager, buf *log) {
     memset(&steps_params(s)->out, 0, sizeof steps_params(s)->out);
     steps_set_eager(s, eager);
     steps_seek(s, 0, 0, 0);
-    steps_set_pick(s, &(pick_params){ .temperature = 0.7f, .top_p = 0.9f, .seed = 3 });
+    steps_set_pick(s,
+                   &(pick_params){ .temperature = 0.7f, .top_p = 0.9f, .seed = 3, .repeat = 1.1f, .presence = 0.2f });
+    steps_set_logprobs(s, 4);
     put_out(log, steps_prefill(s, w->tokens, 256, false));
     put_out(log, steps_prefill(s, w->tokens + 256, 11, true));
     put_logits(log, s, "prefill-32");
@@ -296,6 +298,8 @@ static void test_no_allocation(void **state) {
     steps *s;
     MUST(steps_open(&s, &w->p->target, &w->p->draft, w->p->isa, LANES, e));
     fill_memory(w, s);
+    steps_set_pick(s, &(pick_params){ .temperature = 0.7f, .top_p = 0.9f, .seed = 3, .frequency = 0.1f });
+    steps_set_logprobs(s, PICK_TOP_MAX);
     for (int i = 0; i < N_STEPS; i++) {
         uint32_t seq = steps_params(s)->in.seq;
         watch.calls = 0;

@@ -3,6 +3,8 @@
  * behind. Prompts end where rings (window 128), pages and attention blocks (256) begin. */
 #include "tests/model/model_fixture.h"
 
+#include <math.h>
+
 enum {
     NEW = 120,   /* tokens of the plain answer */
     ROUNDS = 4,  /* of one accept count */
@@ -50,7 +52,13 @@ static void prepare(world *w, int32_t prompt, pick_params pick) {
     }
 }
 
-static void back_to_prompt(world *w) { memory_restore(w->p, w->s, &w->prompted); }
+/* The counts of prompt and first token are told anew: whatever rounds have left there is forgotten. */
+static void back_to_prompt(world *w) {
+    memory_restore(w->p, w->s, &w->prompted);
+    pick_lists_clear(steps_lists(w->s));
+    pick_lists_count(steps_lists(w->s), w->tokens, w->prompt);
+    pick_lists_count(steps_lists(w->s), w->plain, 1);
+}
 
 /* Tokens emitted so far: the first stands at position `prompt` and is the first anchor. */
 static int32_t emitted(const world *w) { return steps_params(w->s)->st.base - w->prompt + 1; }
@@ -78,11 +86,23 @@ static const step_out *verify(world *w, int32_t k, int32_t right) {
     return steps_verify(w->s, proposals, k);
 }
 
+/* The counts are those of prompt and answer: no proposal that was not emitted is in them. */
+static void check_counts(const world *w, const char *label) {
+    const pick_lists *l = steps_lists(w->s);
+    int32_t vocab = w->p->target.cfg.vocab, *want = xalloc((size_t)vocab * sizeof *want);
+    for (int32_t i = 0; i < w->prompt; i++) want[w->tokens[i]]++;
+    for (int32_t i = 0; i < emitted(w); i++) want[w->plain[i]]++;
+    for (int32_t v = 0; v < vocab; v++)
+        if (l->count[v] != want[v]) fail_msg("%s: token %d counts %d, expected %d", label, v, l->count[v], want[v]);
+    free(want);
+}
+
 static void check_caught_up(world *w, const char *label) {
     int32_t base = steps_params(w->s)->st.base;
     steps_catch_up(w->s);
     assert_int_equal(steps_params(w->s)->st.ctx_len, base);
     trace_check(&w->trace, base, base, label);
+    check_counts(w, label);
 }
 
 static void check_accept_counts(world *w) {
@@ -114,6 +134,75 @@ static void test_seeded(void **state) {
     world *w = *state;
     prepare(w, 129, (pick_params){ .temperature = 0.9f, .top_p = 0.95f, .min_p = 0.01f, .top_k = 50, .seed = 7 });
     check_accept_counts(w);
+}
+
+/* Rounds over trees of the draft's candidates emit the plain answer. */
+static void check_tree_rounds(world *w, int32_t depth, int32_t nodes, int32_t branch) {
+    char label[80];
+    snprintf(label, sizeof label, "tree of %d nodes, depth %d", nodes, depth);
+    back_to_prompt(w);
+    while (emitted(w) + depth <= NEW) {
+        int32_t first = emitted(w);
+        const step_out *out = steps_tree(w->s, depth, nodes, branch);
+        for (int32_t i = 0; i < out->n; i++)
+            if (out->token[i] != w->plain[first + i])
+                fail_msg("%s: token %d is %d, in plain decoding %d", label, first + i, out->token[i],
+                         w->plain[first + i]);
+    }
+    check_caught_up(w, label);
+}
+
+/* Each row has its own counts. */
+static void test_penalties(void **state) {
+    world *w = *state;
+    prepare(w, 129, (pick_params){ .top_p = 1.0f, .frequency = 0.7f });
+    check_tree_rounds(w, 7, 15, 4);
+    check_tree_rounds(w, 15, 31, 8);
+    prepare(w, 129, (pick_params){ .top_p = 1.0f, .repeat = 1.2f, .presence = 0.5f, .frequency = 0.3f });
+    check_accept_counts(w);
+    prepare(w, 255,
+            (pick_params){ .temperature = 0.8f, .top_p = 0.95f, .seed = 4, .repeat = 1.1f, .frequency = -0.5f });
+    check_accept_counts(w);
+}
+
+/* Against double precision. The result, down to -64, is rounded once: half an ulp, 1.9e-6. An exponential is off by 2
+ * ulp, 2.4e-7, and by the rounding of its argument, 2.4e-7 at most where it weighs anything. */
+static void check_softmax(const pick_logprobs *got, view logits, int32_t chosen) {
+    const double error = 3e-6;
+    const float *z = view_row(&logits, 0);
+    double top = (double)z[0], sum = 0.0;
+    for (int32_t v = 0; v < logits.cols; v++) top = (double)z[v] > top ? (double)z[v] : top;
+    for (int32_t v = 0; v < logits.cols; v++) sum += exp((double)z[v] - top);
+    double log_sum = log(fmax(sum, 1.0)); /* the largest alone makes it 1 */
+    assert_true(fabs((double)got->own - ((double)z[chosen] - top - log_sum)) < error);
+    assert_true((double)z[got->id[0]] == top);
+    for (int32_t i = 0; i < got->n; i++)
+        assert_true(fabs((double)got->logp[i] - ((double)z[got->id[i]] - top - log_sum)) < error);
+}
+
+/* Log-probabilities are those of the row that chose, whatever the round. */
+static void test_logprobs(void **state) {
+    world *w = *state;
+    pick_logprobs *want = xalloc(NEW * sizeof *want);
+    prepare(w, 129, (pick_params){ .temperature = 0.8f, .top_p = 1.0f, .seed = 9, .presence = 0.5f });
+    back_to_prompt(w);
+    steps_set_logprobs(w->s, 5);
+    for (int32_t i = 0; i < NEW; i++) {
+        const step_out *out = steps_plain(w->s);
+        want[i] = out->logprobs[0];
+        assert_int_equal(want[i].n, 5);
+        check_softmax(&want[i], steps_logits(w->s, find_step(w->s, "plain-1")), out->token[0]);
+    }
+    for (int32_t right = 0; right <= 7; right++) {
+        back_to_prompt(w);
+        while (emitted(w) + 7 <= NEW) {
+            int32_t first = emitted(w) - 1;
+            const step_out *out = verify(w, 7, right);
+            for (int32_t i = 0; i < out->n; i++) assert_memory_equal(&out->logprobs[i], &want[first + i], sizeof *want);
+        }
+    }
+    steps_set_logprobs(w->s, -1);
+    free(want);
 }
 
 /* Widths up to the widest pass change from round to round, plain steps stand between them: the context lags behind. */
@@ -274,6 +363,7 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_accept_counts), cmocka_unit_test(test_seeded),
+                                        cmocka_unit_test(test_penalties),     cmocka_unit_test(test_logprobs),
                                         cmocka_unit_test(test_mixture),       cmocka_unit_test(test_draft_rounds),
                                         cmocka_unit_test(test_subset),        cmocka_unit_test(test_no_trace) };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -7,7 +7,7 @@ enum { BUCKET = 16 };
 
 typedef struct step_shape {
     step_kind kind;
-    int32_t base, rows, draft_rows, n_proposals, nodes_max;
+    int32_t base, rows, draft_rows, n_proposals, nodes_max, branch;
 } step_shape;
 
 static step_params *params_of(tcase *t, const step_shape *s) {
@@ -19,6 +19,7 @@ static step_params *params_of(tcase *t, const step_shape *s) {
     p->in.draft_rows = s->draft_rows;
     p->in.n_proposals = s->n_proposals;
     p->in.nodes_max = s->nodes_max;
+    p->in.branch = s->branch ? s->branch : 1;
     for (int32_t i = 0; i < DEPTH_MAX; i++) p->in.proposals[i] = 100 + i;
     p->st.base = 70, p->st.anchor = 6, p->st.ctx_len = 66;
     p->st.draft_head_n = s->draft_rows > 1 && s->n_proposals < 0 ? s->draft_rows - 1 : 0;
@@ -34,7 +35,12 @@ static void build_begin(tcase *t, const void *shape) {
 static void build_tree(tcase *t, const void *shape) {
     const step_shape *s = shape;
     view id = t_view(t, BLOCK_INPUT, BUCKET, 2, DT_I32, 0), logp = t_view(t, BLOCK_INPUT, BUCKET, 2, DT_F32, 0);
-    for (int32_t r = 0; r < BUCKET; r++) ((int32_t *)view_row(&id, r))[0] = 200 + r;
+    for (int32_t r = 0; r < BUCKET; r++) {
+        for (int32_t i = 0; i < 2; i++) {
+            ((int32_t *)view_row(&id, r))[i] = 200 + 100 * i + r;
+            ((float *)view_row(&logp, r))[i] = -0.25f * (float)(1 + r % 3) - 0.5f * (float)i;
+        }
+    }
     *(tree_args *)t->args = (tree_args){ .p = params_of(t, s), .id = id, .logp = logp, .rows_max = BUCKET };
 }
 
@@ -69,67 +75,72 @@ static const op_case CASES[] = {
     { .id = OP_BEGIN,
       .name = "prefill",
       .build = build_begin,
-      .shape = &(step_shape){ STEP_PREFILL, 40, 7, 0, -1, 0 },
+      .shape = &(step_shape){ STEP_PREFILL, 40, 7, 0, -1, 0, 0 },
       .rows = 1 },
     { .id = OP_BEGIN,
       .name = "prefill goes on",
       .build = build_begin,
-      .shape = &(step_shape){ STEP_PREFILL, -1, 16, 0, -1, 0 },
+      .shape = &(step_shape){ STEP_PREFILL, -1, 16, 0, -1, 0, 0 },
       .rows = 1 },
     { .id = OP_BEGIN,
       .name = "plain",
       .build = build_begin,
-      .shape = &(step_shape){ STEP_PLAIN, -1, 0, 0, -1, 0 },
+      .shape = &(step_shape){ STEP_PLAIN, -1, 0, 0, -1, 0, 0 },
       .rows = 1 },
     { .id = OP_BEGIN,
       .name = "round",
       .build = build_begin,
-      .shape = &(step_shape){ STEP_ROUND, 30, 0, 8, -1, 7 },
+      .shape = &(step_shape){ STEP_ROUND, 30, 0, 8, -1, 7, 0 },
       .rows = 1 },
     { .id = OP_BEGIN,
       .name = "round with proposals",
       .build = build_begin,
-      .shape = &(step_shape){ STEP_ROUND, -1, 0, 8, 3, 7 },
+      .shape = &(step_shape){ STEP_ROUND, -1, 0, 8, 3, 7, 0 },
       .rows = 1 },
     { .id = OP_BEGIN,
       .name = "context",
       .build = build_begin,
-      .shape = &(step_shape){ STEP_CONTEXT, 200, 50, 0, -1, 0 },
+      .shape = &(step_shape){ STEP_CONTEXT, 200, 50, 0, -1, 0, 0 },
       .rows = 1 },
     { .id = OP_TREE,
       .name = "draft",
       .build = build_tree,
-      .shape = &(step_shape){ STEP_ROUND, 70, 0, 8, -1, 31 },
+      .shape = &(step_shape){ STEP_ROUND, 70, 0, 8, -1, 31, 0 },
+      .rows = 1 },
+    { .id = OP_TREE,
+      .name = "branches",
+      .build = build_tree,
+      .shape = &(step_shape){ STEP_ROUND, 70, 0, 8, -1, 15, 2 },
       .rows = 1 },
     { .id = OP_TREE,
       .name = "cut",
       .build = build_tree,
-      .shape = &(step_shape){ STEP_ROUND, 70, 0, 16, -1, 5 },
+      .shape = &(step_shape){ STEP_ROUND, 70, 0, 16, -1, 5, 0 },
       .rows = 1 },
     { .id = OP_TREE,
       .name = "proposals",
       .build = build_tree,
-      .shape = &(step_shape){ STEP_ROUND, 70, 0, 8, 31, 31 },
+      .shape = &(step_shape){ STEP_ROUND, 70, 0, 8, 31, 31, 0 },
       .rows = 1 },
     { .id = OP_ACCEPT,
       .name = "prefill",
       .build = build_accept,
-      .shape = &(step_shape){ STEP_PREFILL, 70, 9, 0, -1, 0 },
+      .shape = &(step_shape){ STEP_PREFILL, 70, 9, 0, -1, 0, 0 },
       .rows = 1 },
     { .id = OP_ACCEPT,
       .name = "plain",
       .build = build_accept,
-      .shape = &(step_shape){ STEP_PLAIN, 70, 1, 0, -1, 0 },
+      .shape = &(step_shape){ STEP_PLAIN, 70, 1, 0, -1, 0, 0 },
       .rows = 1 },
     { .id = OP_ACCEPT,
       .name = "round",
       .build = build_accept,
-      .shape = &(step_shape){ STEP_ROUND, 70, 12, 0, -1, 0 },
+      .shape = &(step_shape){ STEP_ROUND, 70, 12, 0, -1, 0, 0 },
       .rows = 1 },
     { .id = OP_ACCEPT,
       .name = "context",
       .build = build_accept,
-      .shape = &(step_shape){ STEP_CONTEXT, 70, 0, 0, -1, 0 },
+      .shape = &(step_shape){ STEP_CONTEXT, 70, 0, 0, -1, 0, 0 },
       .rows = 1 },
     { .id = OP_STAMP,
       .name = "first",

@@ -103,6 +103,26 @@ static void moe_down_two_additions(const void *args, const lane *ln) {
     ref_moe_down(&shared, ln);
 }
 
+/* Penalties by slots in place of the path. One lane: the block is shared. */
+static void pick_path_ignored(const void *args, const lane *ln) {
+    const pick_args *a = args;
+    row_set *rows = &a->p->st.rows;
+    int32_t chain = rows->chain;
+    rows->chain = 1;
+    ref_pick(args, ln);
+    rows->chain = chain;
+}
+
+/* Penalties computed once for all rows. */
+static void pick_path_empty(const void *args, const lane *ln) {
+    const pick_args *a = args;
+    row_set *rows = &a->p->st.rows;
+    int32_t base = rows->base;
+    rows->base = INT32_MAX / 2; /* as if no row were below the anchor */
+    ref_pick(args, ln);
+    rows->base = base;
+}
+
 static const struct {
     op_fn *fn;
     op_id id;
@@ -121,6 +141,8 @@ static const struct {
     { attn_path_ignored, OP_ATTN, "tree on pages", "slots in place of the path", 1 },
     { attn_window_short, OP_ATTN, "window", "a window one too short", 1 },
     { moe_down_two_additions, OP_MOE_DOWN, "plain", "two additions in place of one", 1 },
+    { pick_path_ignored, OP_PICK, "penalties on a tree", "slots in place of the path", 1 },
+    { pick_path_empty, OP_PICK, "penalties on a tree", "the anchor's penalties for all rows", 1 },
 };
 
 static const op_case *find_case(const case_list *all, int n, op_id id, const char *name) {

@@ -343,6 +343,33 @@ static void test_text_leaves_at_once(void **state) {
     run_deinit(&r);
 }
 
+/* Which tokens are content: not reasoning, not a tag that splits, not an end token or a hidden one; text that is held
+ * back is. */
+static void test_was_content(void **state) {
+    (void)state;
+    static const struct {
+        reply_start start;
+        const char *text, *want; /* one letter a token: is it content? */
+    } CASES[] = { { REPLY_REASONING, "a</think>b</assistant>", "nnyn" },
+                  { REPLY_CONTENT, "</think>b</think></assistant>", "nyyn" },
+                  { REPLY_RAW, "a</think>b</assistant>", "yyyn" },
+                  { REPLY_CONTENT, "\xC3\xA9ST", "yyyy" } };
+    for (size_t c = 0; c < sizeof CASES / sizeof *CASES; c++) {
+        str stop = STR("STOP");
+        token_list ids = { 0 };
+        run r = run_new((reply_options){ .start = CASES[c].start, .stop = &stop, .n_stop = 1 });
+        put_text(&ids, str_of(CASES[c].text), c == 3 ? CUT_BYTES : CUT_TOKENS);
+        for (size_t i = 0; i < ids.n; i++) {
+            assert_true(i < strlen(CASES[c].want));
+            r.state = reply_push(r.reply, ids.ids[i], &r.text);
+            assert_int_equal(reply_was_content(r.reply), CASES[c].want[i] == 'y');
+        }
+        assert_int_equal(ids.n, strlen(CASES[c].want));
+        token_list_free(&ids);
+        run_deinit(&r);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_start_state_cases),
@@ -354,6 +381,7 @@ int main(void) {
         cmocka_unit_test(test_stop_strings_look_at_content_only),
         cmocka_unit_test(test_reasoning_tokens_are_counted),
         cmocka_unit_test(test_text_leaves_at_once),
+        cmocka_unit_test(test_was_content),
     };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -43,6 +43,38 @@ static void check_growth(const json_t *nodes, const json_t *visibility) {
     assert_int_equal(t.chain, chain);
 }
 
+/* Best-first growth from the candidates of the case gives its nodes in its order, as far as there is room. */
+static void check_best_first(const json_t *row) {
+    enum { WIDTH = 8 };
+    static row_set t;
+    int32_t token[DEPTH_MAX * WIDTH], depth = 0, width = WIDTH, budget = int_of(row, "budget");
+    float logp[DEPTH_MAX * WIDTH], score[NODES_MAX];
+    const json_t *rows = json_object_get(row, "rows"), *nodes = json_object_get(row, "nodes");
+    for (; depth < (int32_t)json_array_size(rows); depth++) {
+        const json_t *at = json_array_get(rows, (size_t)depth), *tokens = json_object_get(at, "tokens");
+        int32_t n = (int32_t)json_array_size(tokens);
+        assert_true(n <= WIDTH);
+        width = n < width ? n : width;
+        for (int32_t i = 0; i < n; i++) {
+            token[depth * WIDTH + i] = int_at(tokens, (size_t)i);
+            logp[depth * WIDTH + i] =
+                (float)json_real_value(json_array_get(json_object_get(at, "log_probs"), (size_t)i));
+        }
+    }
+    tree_begin(&t, 1000, 1);
+    tree_candidates c = { token, logp, depth, width, WIDTH, WIDTH };
+    tree_grow(&t, &c, budget, score);
+    int32_t want = (int32_t)json_array_size(nodes);
+    assert_int_equal(t.n, 1 + (want < NODES_MAX - 1 ? want : NODES_MAX - 1));
+    for (int32_t i = 1; i < t.n; i++) {
+        const json_t *node = json_array_get(nodes, (size_t)i - 1);
+        assert_int_equal(t.token[i], int_of(node, "token"));
+        assert_int_equal(t.parent[i], int_of(node, "parent"));
+        assert_int_equal(tree_depth(&t, i), int_of(node, "depth"));
+        assert_float_equal(score[i], (float)json_real_value(json_object_get(node, "score")), 0.0f);
+    }
+}
+
 static void check_walk(const json_t *nodes, const json_t *walk) {
     int32_t parent[GOLDEN_NODES] = { -1 }, token[GOLDEN_NODES] = { 0 }, choice[GOLDEN_NODES], accepted[GOLDEN_NODES];
     int32_t n = (int32_t)json_array_size(nodes) + 1;
@@ -68,6 +100,7 @@ static void test_golden_trees(void **state) {
     for (size_t i = 0; i < cases; i++) {
         const json_t *row = json_array_get(j, i), *nodes = json_object_get(row, "nodes");
         const json_t *walks = json_object_get(row, "walks");
+        check_best_first(row);
         if (json_array_size(nodes) < NODES_MAX) check_growth(nodes, json_object_get(row, "visibility")), grown++;
         for (size_t k = 0; k < json_array_size(walks); k++) check_walk(nodes, json_array_get(walks, k));
     }
@@ -138,9 +171,11 @@ static void begin(step_kind kind) {
 }
 
 static void tree(const int32_t *candidate, int32_t n) {
+    static float logp[2 * DEPTH_MAX]; /* all equal: a chain with one candidate a row */
     view id = { (void *)(uintptr_t)candidate, 2 * sizeof *candidate, n, 2, DT_I32 };
-    if (n == 0) id.data = NULL;
-    run(OP_TREE, &(tree_args){ .p = &p, .id = id, .rows_max = ROWS_MAX });
+    view scores = { logp, 2 * sizeof *logp, n, 2, DT_F32 };
+    if (n == 0) id.data = scores.data = NULL;
+    run(OP_TREE, &(tree_args){ .p = &p, .id = id, .logp = scores, .rows_max = ROWS_MAX });
 }
 
 static void accept(step_kind kind) { run(OP_ACCEPT, &(accept_args){ .p = &p, .kind = kind }); }
@@ -151,6 +186,7 @@ static void start(int32_t base, int32_t anchor, int32_t ctx_len) {
     p.in.base = base, p.in.anchor = anchor, p.in.ctx_len = ctx_len;
     p.in.n_proposals = -1;
     p.in.nodes_max = DEPTH_MAX;
+    p.in.branch = 1;
     p.in.draft_rows = 4;
 }
 
