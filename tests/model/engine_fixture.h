@@ -60,6 +60,7 @@ FIXTURE status submit(engine *en, const question *q, answer *a, err *e) {
                        .pick = q->pick,
                        .reply = q->reply,
                        .spec_tokens = q->width,
+                       .spec_tree = SPEC_DEFAULT,
                        .logprobs = q->logprobs,
                        .mem = mem,
                        .user = a };

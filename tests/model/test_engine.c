@@ -356,13 +356,58 @@ static void test_long_prompt(void **state) {
     token_list_free(&prompt);
 }
 
-int main(void) {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_facts),     cmocka_unit_test(test_widths),        cmocka_unit_test(test_widths_seeded),
-        cmocka_unit_test(test_golden),    cmocka_unit_test(test_max_new),       cmocka_unit_test(test_stops),
-        cmocka_unit_test(test_end_token), cmocka_unit_test(test_long_prompt),   cmocka_unit_test(test_widths_penalties),
-        cmocka_unit_test(test_bias),      cmocka_unit_test(test_min_new),       cmocka_unit_test(test_ranges),
-        cmocka_unit_test(test_logprobs),  cmocka_unit_test(test_logprobs_parts)
+/* The draft, looking up, both, chains and trees: other speed, same text. The prompt says everything three times, so
+ * that there is something to copy. */
+static void test_proposers(void **state) {
+    world *w = *state;
+    token_list prompt = { 0 };
+    for (int i = 0; i < 3; i++)
+        for (size_t j = 0; j < w->code.n; j++) token_list_push(&prompt, w->code.ids[j]);
+    static const engine_options KINDS[] = {
+        { .proposers = PROPOSE_LOOKUP },
+        { .proposers = PROPOSE_DRAFT + PROPOSE_LOOKUP },
+        { .proposers = PROPOSE_DRAFT, .spec_tree = 12 },
+        { .proposers = PROPOSE_DRAFT + PROPOSE_LOOKUP, .spec_tree = 31 },
     };
+    for (size_t k = 0; k < sizeof KINDS / sizeof *KINDS; k++) {
+        engine_options o = KINDS[k];
+        o.ctx = CTX, o.spec_tokens = SPEC_DEFAULT;
+        engine *en = start(o);
+        for (uint64_t seed = 0; seed < 3; seed++) { /* 0: greedy */
+            question q = ask(&prompt, 150, 0);
+            if (seed) q.pick = (pick_options){ .temperature = 0.8f, .top_p = 0.95f, .seed = seed };
+            q.reply.ignore_end = true;
+            answer want = get_answer(w->en, &q);
+            q.width = 7;
+            answer got = get_answer(en, &q);
+            check_same(&got, &want, "proposers", (int32_t)k);
+            check_totals(&got, &q);
+            bool looks_up = o.proposers & PROPOSE_LOOKUP, drafts = o.proposers & PROPOSE_DRAFT;
+            assert_true((got.totals.lookup_accepted > 0) == looks_up);
+            assert_true((got.totals.drafted > got.totals.lookup_drafted) == drafts);
+            answer_free(&want);
+            answer_free(&got);
+        }
+        engine_close(en);
+    }
+    token_list_free(&prompt);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_facts),
+                                        cmocka_unit_test(test_widths),
+                                        cmocka_unit_test(test_widths_seeded),
+                                        cmocka_unit_test(test_golden),
+                                        cmocka_unit_test(test_max_new),
+                                        cmocka_unit_test(test_stops),
+                                        cmocka_unit_test(test_end_token),
+                                        cmocka_unit_test(test_long_prompt),
+                                        cmocka_unit_test(test_widths_penalties),
+                                        cmocka_unit_test(test_bias),
+                                        cmocka_unit_test(test_min_new),
+                                        cmocka_unit_test(test_ranges),
+                                        cmocka_unit_test(test_logprobs),
+                                        cmocka_unit_test(test_logprobs_parts),
+                                        cmocka_unit_test(test_proposers) };
     return cmocka_run_group_tests(tests, engine_setup, engine_teardown);
 }
