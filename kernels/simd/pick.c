@@ -64,15 +64,17 @@ static float log_sum(const float *x, int32_t n, float top) {
  * passed over; few are not. */
 static void largest(const float *x, int32_t n, int32_t k, int32_t *id) {
     int32_t have = 0;
+    vf least = vf_set1(-INFINITY); /* the k-th best, once there are k */
     for (int32_t block = 0; block < n; block += 16) {
         int32_t end = n - block < 16 ? n : block + 16;
-        if (have == k && end - block == 16 && !(vf_max_of(vf_load(x + block)) > x[id[k - 1]])) continue;
+        if (have == k && end - block == 16 && !vf_any_above(vf_load(x + block), least)) continue;
         for (int32_t v = block; v < end; v++) {
             if (have == k && !(x[v] > x[id[k - 1]])) continue;
             int32_t at = have < k ? have++ : k - 1;
             for (; at > 0 && x[v] > x[id[at - 1]]; at--) id[at] = id[at - 1];
             id[at] = v;
         }
+        least = vf_set1(x[id[have - 1]]);
     }
     for (; have < k; have++) id[have] = 0; /* fewer values than places */
 }

@@ -3,6 +3,7 @@
 #ifndef KERNELS_SIMD_VEC_H
 #define KERNELS_SIMD_VEC_H
 #include <immintrin.h>
+#include <stdbool.h>
 #include "kernels/fmath.h"
 
 /* SIMD_avx2, SIMD_avx512, SIMD_avx512bf16: exactly one is defined by the build. */
@@ -57,6 +58,7 @@ static inline float vf_tree(vf a) {
     return fm_tree16(t);
 }
 static inline float vf_max_of(vf a) { return _mm512_reduce_max_ps(a); }
+static inline bool vf_any_above(vf a, vf b) { return _mm512_cmp_ps_mask(a, b, _CMP_GT_OQ) != 0; }
 #else
 typedef struct vf {
     __m256 lo, hi;
@@ -108,6 +110,10 @@ static inline float vf_tree(vf a) {
     float t[16];
     vf_store(t, a);
     return fm_tree16(t);
+}
+static inline bool vf_any_above(vf a, vf b) {
+    return _mm256_movemask_ps(
+               _mm256_or_ps(_mm256_cmp_ps(a.lo, b.lo, _CMP_GT_OQ), _mm256_cmp_ps(a.hi, b.hi, _CMP_GT_OQ))) != 0;
 }
 static inline float vf_max_of(vf a) {
     float t[8], m;
