@@ -60,7 +60,13 @@ void step_close(step *s) {
     free(s);
 }
 
-void step_set_lanes(step *s, step_lanes mode) { s->best = mode == LANES_BEST && pool_lanes(s->pool) > 1; }
+/* Trying one lane costs about lanes times a replay: with many lanes that is more than a stalled one is worth. */
+enum { BEST_LANES_MAX = 4 };
+
+void step_set_lanes(step *s, step_lanes mode) {
+    int lanes = pool_lanes(s->pool);
+    s->best = mode == LANES_BEST && lanes > 1 && lanes <= BEST_LANES_MAX;
+}
 
 void step_replay(step *s) {
     if (!s->best) {

@@ -17,7 +17,8 @@ void step_close(step *s);
  * clock: see step_set_lanes. */
 void step_replay(step *s);
 /* LANES_ALL (the default): every lane, always. LANES_BEST: one lane or all, whatever the last replays were faster with;
- * on a machine that other programs use, a lane without a processor holds up all others at every barrier. */
+ * on a small machine that other programs use, a lane without a processor holds up all others at every barrier. With
+ * more than four lanes it is LANES_ALL: trying would cost too much. */
 typedef enum step_lanes { LANES_ALL, LANES_BEST } step_lanes;
 void step_set_lanes(step *s, step_lanes mode);
 

@@ -246,7 +246,7 @@ view steps_residual(const steps *s, int i) { return s->slot[i].residual; }
 view steps_draft_logits(const steps *s, int i) { return s->slot[i].draft_logits; }
 void steps_set_lanes(steps *s, step_lanes mode) {
     for (int i = 0; i < STEPS_COUNT; i++)
-        if (s->slot[i].step) step_set_lanes(s->slot[i].step, mode);
+        if (s->slot[i].kind == STEP_PLAIN || s->slot[i].kind == STEP_ROUND) step_set_lanes(s->slot[i].step, mode);
 }
 void steps_set_eager(steps *s, bool eager) { s->eager = eager; }
 

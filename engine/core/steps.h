@@ -56,6 +56,6 @@ size_t steps_bytes(const steps *s);         /* activations and lane scratch */
 view steps_logits(const steps *s, int i);   /* the target's logits of step i, F32 [head rows][V] */
 view steps_residual(const steps *s, int i); /* the target's residual rows after step i */
 view steps_draft_logits(const steps *s, int i);
-void steps_set_lanes(steps *s, step_lanes mode); /* of every step; LANES_ALL until then */
+void steps_set_lanes(steps *s, step_lanes mode); /* of decode steps; prefill always takes all lanes */
 void steps_set_eager(steps *s, bool eager);      /* run ops one by one instead of replaying: purity tests */
 #endif

@@ -47,6 +47,23 @@ static void test_quiet_machine_is_noticed_again(void **state) {
     assert_true(play(&p, 1000, 100, 180) < 50);
 }
 
+/* Lanes that slept make the first replay of a trial slow; that must not speak against them. */
+static void test_waking_up_is_not_held_against_all_lanes(void **state) {
+    (void)state;
+    pace p = { 0 };
+    play(&p, 1000, 7000, 180);
+    assert_true(p.alone);
+    bool was_alone = true;
+    int back = -1;
+    for (int i = 0; i < 3 * PACE_GAP_MAX && back < 0; i++) {
+        bool alone = pace_choose(&p);
+        pace_measured(&p, alone, alone ? 180 : was_alone ? 5000 : 100);
+        was_alone = alone;
+        if (!p.alone) back = i;
+    }
+    assert_true(back >= 0 && back <= 2 * PACE_GAP_MAX);
+}
+
 static void test_one_slow_replay_changes_nothing(void **state) {
     (void)state;
     pace p = { 0 };
@@ -57,9 +74,12 @@ static void test_one_slow_replay_changes_nothing(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_all_lanes_when_they_are_faster),  cmocka_unit_test(test_one_lane_when_that_is_faster),
-        cmocka_unit_test(test_busy_machine_is_noticed_at_once), cmocka_unit_test(test_quiet_machine_is_noticed_again),
+        cmocka_unit_test(test_all_lanes_when_they_are_faster),
+        cmocka_unit_test(test_one_lane_when_that_is_faster),
+        cmocka_unit_test(test_busy_machine_is_noticed_at_once),
+        cmocka_unit_test(test_quiet_machine_is_noticed_again),
         cmocka_unit_test(test_one_slow_replay_changes_nothing),
+        cmocka_unit_test(test_waking_up_is_not_held_against_all_lanes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
