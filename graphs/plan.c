@@ -82,12 +82,6 @@ void plan_replay(const plan *p, op_fn *const *table, pool *lanes, bool alone) {
 
 size_t plan_entries(const plan *p) { return p->n; }
 
-size_t plan_barriers(const plan *p) {
-    size_t n = 0;
-    for (size_t i = 0; i < p->n; i++) n += p->entry[i].barrier;
-    return n;
-}
-
 int64_t plan_weight_bytes(const plan *p) {
     int64_t bytes = 0;
     for (size_t i = 0; i < p->n; i++) bytes += op_weight_bytes(p->entry[i].id, p->args.data + p->entry[i].args);

@@ -16,7 +16,6 @@ void plan_add(plan *p, op_id id, const void *args);                            /
 void plan_replay(const plan *p, op_fn *const *table, pool *lanes, bool alone); /* alone: on the caller's lane only */
 
 size_t plan_entries(const plan *p);
-size_t plan_barriers(const plan *p);      /* between entries; the end of a replay is one more */
 int64_t plan_weight_bytes(const plan *p); /* all weights that the entries name, every expert counted */
 /* Argument bytes of all entries, for the purity test: two recordings must agree, padding
  * of the structs aside. Borrowed. */

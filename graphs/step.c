@@ -88,4 +88,3 @@ void step_run_eager(step *s) {
 const char *step_name(const step *s) { return s->name; }
 const plan *step_plan(const step *s) { return s->plan; }
 const work *step_work(const step *s) { return &s->work; }
-size_t step_bytes(const step *s) { return s->bytes; }

@@ -27,7 +27,6 @@ void step_run_eager(step *s); /* the same ops one by one from a fresh descriptio
 const char *step_name(const step *s);
 const plan *step_plan(const step *s);
 const work *step_work(const step *s);
-size_t step_bytes(const step *s); /* activations */
 
 /* The closed lists of row capacities; the live count is data. The smallest one that holds n rows. */
 enum { PREFILL_BUCKETS = 2, ROUND_BUCKETS = 3, CONTEXT_BUCKETS = 2 };

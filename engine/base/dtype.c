@@ -1,16 +1,10 @@
 #include "engine/base/dtype.h"
 
-static const struct {
-    const char *name;
-    int bits;
-} TYPES[DT_COUNT] = {
-    [DT_F32] = { "F32", 32 }, [DT_BF16] = { "BF16", 16 }, [DT_F16] = { "F16", 16 },
-    [DT_I32] = { "I32", 32 }, [DT_U8] = { "U8", 8 },      [DT_MXFP4] = { "MXFP4", 4 },
+static const int BITS[DT_COUNT] = {
+    [DT_F32] = 32, [DT_BF16] = 16, [DT_F16] = 16, [DT_I32] = 32, [DT_U8] = 8, [DT_MXFP4] = 4
 };
 
-const char *dtype_name(dtype t) { return TYPES[t].name; }
-
-int dtype_bits(dtype t) { return TYPES[t].bits; }
+int dtype_bits(dtype t) { return BITS[t]; }
 
 float f32_of_f16(uint16_t h) {
     uint32_t sign = (uint32_t)(h & 0x8000) << 16, exp = h >> 10 & 31, man = h & 0x3FF;

@@ -7,7 +7,6 @@
 
 typedef enum dtype { DT_F32, DT_BF16, DT_F16, DT_I32, DT_U8, DT_MXFP4, DT_COUNT } dtype;
 
-const char *dtype_name(dtype t);
 int dtype_bits(dtype t); /* MXFP4: 4, without its scales */
 
 typedef uint16_t bf16;

@@ -3,6 +3,7 @@
 #include "engine/cli/model_opts.h"
 #include "engine/cli/progress.h"
 #include "engine/cli/prompts.h"
+#include "engine/cli/samples.h"
 #include "engine/base/clock.h"
 #include "engine/base/file.h"
 #include "engine/base/mem.h"
@@ -40,32 +41,6 @@ static const opts OPTS = {
     .n = sizeof LIST / sizeof *LIST,
     .bytes = sizeof(bench_opts),
 };
-
-typedef struct samples {
-    double *at;
-    size_t n, cap;
-} samples;
-
-static void samples_add(samples *s, double v) {
-    if (s->n == s->cap) {
-        s->cap = 2 * s->cap + 32;
-        s->at = xrealloc(s->at, s->cap * sizeof *s->at);
-    }
-    s->at[s->n++] = v;
-}
-
-static int rising(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-static void samples_sort(samples *s) {
-    if (s->n) qsort(s->at, s->n, sizeof *s->at, rising);
-}
-
-static double at_share(const samples *s, double share) {
-    return s->n ? s->at[(size_t)((double)(s->n - 1) * share)] : 0.0;
-}
 
 /* One class of prompts. Times are ms per token, ratios plain / speculative. */
 typedef struct class_result {
@@ -210,23 +185,23 @@ static void print_table(const pair *p, const results *r, int32_t k, int32_t tree
     printf("%s, %d thread%s; %d proposals deep, %s; ms, median (least)\n", isa_name(p->isa), p->lanes,
            p->lanes == 1 ? "" : "s", k, shape);
     printf("prefill of %d tokens: %.2f (%.2f), %.0f tokens/s at the median\n", r->prefill_tokens,
-           at_share(&r->prefill, 0.5), at_share(&r->prefill, 0.0),
-           r->prefill_tokens * 1000.0 / at_share(&r->prefill, 0.5));
+           samples_share(&r->prefill, 0.5), samples_share(&r->prefill, 0.0),
+           r->prefill_tokens * 1000.0 / samples_share(&r->prefill, 0.5));
     for (int i = 0; i < FRONTIERS; i++) {
         const frontier *f = &r->frontier[i];
         if (!f->step.n) continue;
         pass_bytes b = bytes_target_pass(&p->target.cfg, &p->target.w, p->target.cfg.experts_per_token, f->ctx);
         printf("plain step at %4d tokens: %.4f (%.4f), %.2f MB read, %.1f GB/s at the median\n", f->ctx,
-               at_share(&f->step, 0.5), at_share(&f->step, 0.0), (double)b.total * 1e-6,
-               (double)b.total * 1e-6 / at_share(&f->step, 0.5));
+               samples_share(&f->step, 0.5), samples_share(&f->step, 0.0), (double)b.total * 1e-6,
+               (double)b.total * 1e-6 / samples_share(&f->step, 0.5));
     }
     printf("%-12s %6s %18s %18s %20s %9s %8s %8s %8s\n", "class", "pairs", "plain ms/token", "spec ms/token",
            "plain/spec (least)", "tok/round", "draft", "verify", "rest");
     for (size_t i = 0; i < r->n; i++) {
         const class_result *c = &r->class[i];
         printf("%-12s %6zu %9.4f (%.4f) %9.4f (%.4f) %12.3f (%.3f) %9.2f %8.4f %8.4f %8.4f\n", c->name, c->ratio.n,
-               at_share(&c->plain, 0.5), at_share(&c->plain, 0.0), at_share(&c->spec, 0.5), at_share(&c->spec, 0.0),
-               at_share(&c->ratio, 0.5), at_share(&c->ratio, 0.0),
+               samples_share(&c->plain, 0.5), samples_share(&c->plain, 0.0), samples_share(&c->spec, 0.5),
+               samples_share(&c->spec, 0.0), samples_share(&c->ratio, 0.5), samples_share(&c->ratio, 0.0),
                c->rounds ? (double)c->emitted / (double)c->rounds : 0.0, per_round(c->draft_ns, c->rounds),
                per_round(c->verify_ns, c->rounds), per_round(c->rest_ns, c->rounds));
     }
@@ -256,14 +231,14 @@ static status write_json(const pair *p, const results *r, int32_t k, int32_t tre
                "%s\",\"isa\":\"%s\",\"threads\":%d,\"proposals\":%d,\"tree_nodes\":%d,\n\"prefill\":{\"tokens\":%d,"
                "\"ms_median\":"
                "%.4f,\"ms_min\":%.4f},\n\"plain_step\":[",
-               __VERSION__, isa_name(p->isa), p->lanes, k, tree, r->prefill_tokens, at_share(&r->prefill, 0.5),
-               at_share(&r->prefill, 0.0));
+               __VERSION__, isa_name(p->isa), p->lanes, k, tree, r->prefill_tokens, samples_share(&r->prefill, 0.5),
+               samples_share(&r->prefill, 0.0));
     for (int i = 0, n = 0; i < FRONTIERS; i++) {
         const frontier *f = &r->frontier[i];
         if (!f->step.n) continue;
         pass_bytes pb = bytes_target_pass(&p->target.cfg, &p->target.w, p->target.cfg.experts_per_token, f->ctx);
         buf_printf(&b, "%s\n{\"context\":%d,\"ms_median\":%.5f,\"ms_min\":%.5f,\"bytes\":%lld}", n++ ? "," : "", f->ctx,
-                   at_share(&f->step, 0.5), at_share(&f->step, 0.0), (long long)pb.total);
+                   samples_share(&f->step, 0.5), samples_share(&f->step, 0.0), (long long)pb.total);
     }
     buf_str(&b, STR("],\n\"classes\":["));
     for (size_t i = 0; i < r->n; i++) {
@@ -273,11 +248,11 @@ static status write_json(const pair *p, const results *r, int32_t k, int32_t tre
                    "median\":%.5f,\"spec_ms_min\":%.5f,"
                    "\"ratio_median\":%.4f,\"ratio_min\":%.4f,\"ratio_max\":%.4f,\"tokens_per_round\":%.4f,\"draft_ms\":"
                    "%.5f,\"verify_ms\":%.5f,\"rest_ms\":%.5f}",
-                   i ? "," : "", c->name, c->ratio.n, at_share(&c->plain, 0.5), at_share(&c->plain, 0.0),
-                   at_share(&c->spec, 0.5), at_share(&c->spec, 0.0), at_share(&c->ratio, 0.5), at_share(&c->ratio, 0.0),
-                   at_share(&c->ratio, 1.0), c->rounds ? (double)c->emitted / (double)c->rounds : 0.0,
-                   per_round(c->draft_ns, c->rounds), per_round(c->verify_ns, c->rounds),
-                   per_round(c->rest_ns, c->rounds));
+                   i ? "," : "", c->name, c->ratio.n, samples_share(&c->plain, 0.5), samples_share(&c->plain, 0.0),
+                   samples_share(&c->spec, 0.5), samples_share(&c->spec, 0.0), samples_share(&c->ratio, 0.5),
+                   samples_share(&c->ratio, 0.0), samples_share(&c->ratio, 1.0),
+                   c->rounds ? (double)c->emitted / (double)c->rounds : 0.0, per_round(c->draft_ns, c->rounds),
+                   per_round(c->verify_ns, c->rounds), per_round(c->rest_ns, c->rounds));
     }
     buf_str(&b, STR("\n]}\n"));
     status s = file_write_atomic(path, buf_view(&b), e);
@@ -310,10 +285,11 @@ static status bench(const bench_opts *o, err *e) {
         samples_sort(&r.class[i].plain), samples_sort(&r.class[i].spec), samples_sort(&r.class[i].ratio);
     if (s == OK) print_table(&p, &r, k, (int32_t)o->m.tree);
     if (s == OK && o->json) s = write_json(&p, &r, k, (int32_t)o->m.tree, o->json, e);
-    for (size_t i = 0; i < r.n; i++) free(r.class[i].plain.at), free(r.class[i].spec.at), free(r.class[i].ratio.at);
+    for (size_t i = 0; i < r.n; i++)
+        samples_free(&r.class[i].plain), samples_free(&r.class[i].spec), samples_free(&r.class[i].ratio);
     free(r.class);
-    free(r.prefill.at);
-    for (int i = 0; i < FRONTIERS; i++) free(r.frontier[i].step.at);
+    samples_free(&r.prefill);
+    for (int i = 0; i < FRONTIERS; i++) samples_free(&r.frontier[i].step);
     prompts_free(&ps);
     pair_close(&p);
     return s;

@@ -1,10 +1,10 @@
 /* skiff run: one prompt, streamed to the terminal. */
 #include "engine/cli/cmd.h"
+#include "engine/cli/input.h"
 #include "engine/cli/model_opts.h"
 #include "engine/cli/progress.h"
 #include "engine/text/chat.h"
 
-#include <errno.h>
 #include <math.h>
 #include <signal.h>
 #include <stdio.h>
@@ -12,7 +12,7 @@
 #include <sys/random.h>
 #include <unistd.h>
 
-enum { EXIT_INTERRUPTED = 130, PROMPT_BYTES_MAX = 64 << 20 };
+enum { EXIT_INTERRUPTED = 130 };
 
 typedef struct run_opts {
     model_opts m;
@@ -80,28 +80,10 @@ static void on_signal(int number) {
 
 /* ---- prompt ---- */
 
-static status read_stdin(buf *out, err *e) {
-    char part[65536];
-    for (;;) {
-        ssize_t n = read(STDIN_FILENO, part, sizeof part);
-        if (n == 0) return OK;
-        if (n < 0 && errno == EINTR && !interrupted) continue;
-        if (n < 0) return err_set(e, ERR_IO, interrupted ? "interrupted" : "standard input cannot be read");
-        if (out->len + (size_t)n > PROMPT_BYTES_MAX)
-            return err_set(e, ERR_TOO_LONG, "the prompt is longer than 64 MiB");
-        buf_put(out, part, (size_t)n);
-    }
-}
-
 static status prompt_text(const opts_found *found, buf *out, err *e) {
-    bool from_stdin = found->n_rest == 0 || strcmp(found->rest[0], "-") == 0;
-    if (!from_stdin) {
-        buf_str(out, str_of(found->rest[0]));
-        return OK;
-    }
-    if (isatty(STDIN_FILENO) && found->n_rest == 0)
+    if (found->n_rest == 0 && isatty(STDIN_FILENO))
         return err_set(e, ERR_USAGE, "no prompt: give it as an argument, or \"-\" for standard input");
-    return read_stdin(out, e);
+    return input_text(found, &interrupted, out, e);
 }
 
 static status render(const run_opts *o, const text_model *tm, str prompt, buf *out, err *e) {

@@ -1,10 +1,10 @@
 /* skiff tokenize: text to ids, for looking at prompts. */
 #include "engine/cli/cmd.h"
+#include "engine/cli/input.h"
 #include "engine/cli/model_opts.h"
 #include "engine/core/pair.h"
 
 #include <stdio.h>
-#include <unistd.h>
 
 typedef struct tokenize_opts {
     const char *model;
@@ -57,14 +57,10 @@ int cmd_tokenize(int argc, char **argv) {
     int code;
     if (!cmd_parse(&OPTS, argc, argv, &o, &found, &code)) return code;
     buf text = { 0 };
-    if (found.n_rest && strcmp(found.rest[0], "-") != 0) {
-        buf_str(&text, str_of(found.rest[0]));
-    } else {
-        char part[65536];
-        for (ssize_t n; (n = read(STDIN_FILENO, part, sizeof part)) > 0;) buf_put(&text, part, (size_t)n);
-    }
     err e;
-    code = tokenize(&o, buf_view(&text), &e) == OK ? 0 : cmd_fail(&e);
+    status s = input_text(&found, NULL, &text, &e);
+    if (s == OK) s = tokenize(&o, buf_view(&text), &e);
+    code = s == OK ? 0 : cmd_fail(&e);
     buf_free(&text);
     opts_found_deinit(&found);
     return code;

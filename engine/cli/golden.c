@@ -1,7 +1,5 @@
 #include "engine/cli/golden.h"
 
-#include "engine/base/mem.h"
-
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -64,31 +62,5 @@ void row_errors_add(row_errors *r, const float *found, const float *expected, in
         if (isnan(worst)) worst = INFINITY;
     }
     double rms = sqrt(squares / (double)cols);
-    if (r->n == r->cap) {
-        r->cap = 2 * r->cap + 64;
-        r->worst = xrealloc(r->worst, r->cap * sizeof *r->worst);
-    }
-    r->worst[r->n++] = worst / (rms > 0.0 ? rms : 1.0);
-}
-
-static int rising(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
-double row_errors_median(row_errors *r) {
-    if (r->n == 0) return 0.0;
-    qsort(r->worst, r->n, sizeof *r->worst, rising);
-    return r->worst[r->n / 2];
-}
-
-double row_errors_max(const row_errors *r) {
-    double m = 0.0;
-    for (size_t i = 0; i < r->n; i++) m = r->worst[i] > m ? r->worst[i] : m;
-    return m;
-}
-
-void row_errors_free(row_errors *r) {
-    free(r->worst);
-    *r = (row_errors){ 0 };
+    samples_add(&r->worst, worst / (rms > 0.0 ? rms : 1.0));
 }

@@ -2,6 +2,7 @@
 #ifndef ENGINE_CLI_GOLDEN_H
 #define ENGINE_CLI_GOLDEN_H
 #include "engine/base/file.h"
+#include "engine/cli/samples.h"
 #include "engine/load/safetensors.h"
 
 typedef struct golden {
@@ -19,13 +20,9 @@ const int32_t *golden_i32(const golden *g, int64_t dims[2], const char *fmt, ...
 
 /* Errors of rows, each in units of the reference row's RMS. */
 typedef struct row_errors {
-    double *worst; /* per row: its worst element */
-    size_t n, cap;
+    samples worst; /* per row: its worst element */
     size_t left_out;
 } row_errors;
 
 void row_errors_add(row_errors *r, const float *found, const float *expected, int64_t cols);
-double row_errors_median(row_errors *r); /* sorts */
-double row_errors_max(const row_errors *r);
-void row_errors_free(row_errors *r);
 #endif

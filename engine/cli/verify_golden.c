@@ -44,15 +44,15 @@ typedef struct check {
 static float *floats(size_t n) { return xalloc(n * sizeof(float)); }
 
 static void report(const check *c, const char *what, row_errors *r, const tolerance *tol) {
-    double median = row_errors_median(r), worst = row_errors_max(r);
-    size_t all = r->n + r->left_out;
+    double median = samples_median(&r->worst), worst = samples_share(&r->worst, 1.0);
+    size_t n = r->worst.n, all = n + r->left_out;
     bool ok =
-        r->n > 0 && median <= tol->median && worst <= tol->worst && (double)r->left_out <= LEFT_OUT_MAX * (double)all;
+        n > 0 && median <= tol->median && worst <= tol->worst && (double)r->left_out <= LEFT_OUT_MAX * (double)all;
     tally_line(c->t, ok,
                "%s %s %s: %zu rows, error median %.1e (%.0e allowed), worst %.1e (%.0e); %zu rows at a router near-tie "
                "left out",
-               c->folder, tol->name, what, r->n, median, tol->median, worst, tol->worst, r->left_out);
-    row_errors_free(r);
+               c->folder, tol->name, what, n, median, tol->median, worst, tol->worst, r->left_out);
+    samples_free(&r->worst);
 }
 
 /* ---- target, layer by layer ---- */
@@ -470,24 +470,17 @@ static status check_target(check *c, const char *dir, const engine_options *opt,
     return s;
 }
 
-static int rising(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* What rounding does end to end to the logits of a row of this target: the median over rows of the largest difference
  * between its two references. (The largest row of a random model says nothing: there a routing decision flipped.) */
 static double rounding_spread(const golden *a, const golden *b) {
-    double row[4096];
-    size_t n = 0;
+    samples rows = { 0 };
     int64_t d[2];
     const float *x, *y;
     for (int i = 0; (x = golden_f32(a, d, "p%d.logits", i)) && (y = golden_f32(b, NULL, "p%d.logits", i)); i++)
-        for (int64_t r = 0; r < d[0] && n < sizeof row / sizeof *row; r++)
-            row[n++] = spread(x + r * d[1], y + r * d[1], d[1]);
-    if (n == 0) return INFINITY;
-    qsort(row, n, sizeof *row, rising);
-    return row[n / 2];
+        for (int64_t r = 0; r < d[0]; r++) samples_add(&rows, spread(x + r * d[1], y + r * d[1], d[1]));
+    double median = rows.n ? samples_median(&rows) : INFINITY;
+    samples_free(&rows);
+    return median;
 }
 
 static status check_draft(check *c, const char *dir, const char *home, const engine_options *opt, err *e) {

@@ -45,10 +45,11 @@ static int32_t default_spec(const engine_options *opt, int32_t spec_max) {
     return wanted < spec_max ? wanted : spec_max;
 }
 
+static bool is_drafting(const engine *en) { return en->pair.has_draft && (en->opt.proposers & PROPOSE_DRAFT); }
+
 /* Most proposals of a round: the draft's block, or as many again from looking up. */
 static int32_t most_proposals(const engine *en) {
-    bool drafting = en->pair.has_draft && (en->opt.proposers & PROPOSE_DRAFT);
-    return drafting ? en->pair.draft.cfg.block_size - 1 : en->lookup ? LOOKUP_DEPTH : 0;
+    return is_drafting(en) ? en->pair.draft.cfg.block_size - 1 : en->lookup ? LOOKUP_DEPTH : 0;
 }
 
 static status fill_facts(engine *en, double load_ms, err *e) {
@@ -107,7 +108,7 @@ static void engine_main(void *arg) {
         return;
     }
     set_state(en, ENGINE_READY);
-    generate_env env = { .drafting = en->pair.has_draft && (en->opt.proposers & PROPOSE_DRAFT),
+    generate_env env = { .drafting = is_drafting(en),
                          .lookup = en->lookup,
                          .steps = en->pair.steps,
                          .text = en->pair.text,

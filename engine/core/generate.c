@@ -180,8 +180,8 @@ void generate(const generate_env *env, const taken_request *tr) {
     prefill(&r);
     if (!r.ended && r.propose.depth_max > 0) steps_catch_up(env->steps);
     decode(&r);
-    r.totals.lookup_drafted = (int32_t)r.propose.drafted[1];
-    r.totals.lookup_accepted = (int32_t)r.propose.accepted[1];
+    r.totals.lookup_drafted = r.propose.copied;
+    r.totals.lookup_accepted = r.propose.copied_right;
     r.totals.reasoning = reply_reasoning_tokens(r.reply);
     r.totals.stop_index = r.why == DONE_STOP ? reply_stop_index(r.reply) : -1;
     gen_event done = event(&r, GEN_DONE);

@@ -6,7 +6,7 @@ void propose_begin(propose *p, const int32_t *prompt, size_t n) {
     /* until there are rounds to count: two tokens a round, a quarter of the time for drafting */
     p->tokens = 2.0, p->ns = 4.0, p->draft_ns = 1.0;
     p->match.n = 0;
-    for (int i = 0; i < 2; i++) p->drafted[i] = p->accepted[i] = 0;
+    p->rounds = p->copied = p->copied_right = 0;
     if (!p->lookup) return;
     lookup_reset(p->lookup);
     lookup_add(p->lookup, prompt, (int32_t)n);
@@ -39,16 +39,15 @@ const step_out *propose_step(propose *p, int32_t wanted) {
 }
 
 void propose_measured(propose *p, const step_out *out, int32_t kept, int64_t ns) {
-    bool copied = p->match.n > 0;
-    p->drafted[copied] += out->drafted;
-    p->accepted[copied] += out->accepted;
-    if (copied) {
+    if (p->match.n > 0) {
+        p->copied += out->drafted;
+        p->copied_right += out->accepted;
         lookup_feedback(p->lookup, &p->match, out->drafted, out->accepted);
     } else if (out->drafted) {
         /* over some ten rounds: text changes its kind within one answer */
         const double weight = 1.0 / 8.0;
         p->tokens += weight * ((double)out->n - p->tokens);
-        bool first = p->ns < 100.0; /* the starting values are no times */
+        bool first = p->rounds++ == 0; /* the starting values are no times */
         p->ns = first ? (double)ns : p->ns + weight * ((double)ns - p->ns);
         double part = (double)(out->stamp[1] - out->stamp[0]);
         p->draft_ns = first ? part : p->draft_ns + weight * (part - p->draft_ns);

@@ -12,12 +12,13 @@
 typedef struct propose {
     steps *steps;
     const text_model *text;
-    bool drafting;                   /* there is a draft, and it may propose */
-    lookup *lookup;                  /* NULL: nothing is looked up */
-    int32_t depth_max, tree_max;     /* of this request; tree_max 0: chains */
-    lookup_match match;              /* what the running step verifies, n 0: not from a look-up */
-    double tokens, ns, draft_ns;     /* moving means of drafted rounds */
-    int64_t drafted[2], accepted[2]; /* by proposer: draft, look-up */
+    bool drafting;                /* there is a draft, and it may propose */
+    lookup *lookup;               /* NULL: nothing is looked up */
+    int32_t depth_max, tree_max;  /* of this request; tree_max 0: chains */
+    lookup_match match;           /* what the running step verifies, n 0: not from a look-up */
+    int32_t rounds;               /* drafted ones so far */
+    double tokens, ns, draft_ns;  /* their moving means */
+    int32_t copied, copied_right; /* looked-up proposals that were verified, and of these accepted */
 } propose;
 
 /* A request begins: its prompt becomes the timeline. */

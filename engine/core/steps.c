@@ -12,7 +12,7 @@ typedef struct slot {
     int32_t bucket;
     char name[24];
     step *step;
-    view logits, residual, draft_logits; /* where they lie once recorded */
+    view logits, draft_logits; /* where they lie once recorded */
 } slot;
 
 struct steps {
@@ -46,7 +46,6 @@ static void describe_target(slot *sl, op_sink *s, work *w, int32_t head_max) {
     target_head(o->t, s, &pass.x, &logits, (live_rows){ &p->st.head_n, &p->st.head_first, head_max });
     op_pick(s, &(pick_args){ .p = p, .lists = &o->lists, .logits = logits });
     sl->logits = logits;
-    sl->residual = pass.x;
 }
 
 /* The draft's context rows, its block, and the candidates as nodes. */
@@ -237,22 +236,13 @@ const step_out *steps_verify(steps *s, const int32_t *proposals, int32_t n) {
 
 step_params *steps_params(steps *s) { return s->params; }
 step *steps_get(steps *s, int i) { return s->slot[i].step; }
-const target *steps_target(const steps *s) { return s->t; }
 const draft *steps_draft(const steps *s) { return s->d; }
 pool *steps_pool(steps *s) { return s->pool; }
 op_fn *const *steps_table(const steps *s) { return s->table; }
 view steps_logits(const steps *s, int i) { return s->slot[i].logits; }
-view steps_residual(const steps *s, int i) { return s->slot[i].residual; }
 view steps_draft_logits(const steps *s, int i) { return s->slot[i].draft_logits; }
 void steps_set_lanes(steps *s, step_lanes mode) {
     for (int i = 0; i < STEPS_COUNT; i++)
         if (s->slot[i].kind == STEP_PLAIN || s->slot[i].kind == STEP_ROUND) step_set_lanes(s->slot[i].step, mode);
 }
 void steps_set_eager(steps *s, bool eager) { s->eager = eager; }
-
-size_t steps_bytes(const steps *s) {
-    size_t bytes = 0;
-    for (int i = 0; i < STEPS_COUNT; i++)
-        if (s->slot[i].step) bytes += step_bytes(s->slot[i].step);
-    return bytes;
-}

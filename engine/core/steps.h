@@ -47,14 +47,11 @@ void steps_catch_up(steps *s);
 /* For tests, verify and bench. */
 enum { STEPS_COUNT = 1 + PREFILL_BUCKETS + ROUND_BUCKETS + CONTEXT_BUCKETS };
 step_params *steps_params(steps *s);
-step *steps_get(steps *s, int i); /* i < STEPS_COUNT; NULL: does not exist for this pair */
-const target *steps_target(const steps *s);
+step *steps_get(steps *s, int i);         /* i < STEPS_COUNT; NULL: does not exist for this pair */
 const draft *steps_draft(const steps *s); /* NULL: none */
 pool *steps_pool(steps *s);
 op_fn *const *steps_table(const steps *s);
-size_t steps_bytes(const steps *s);         /* activations and lane scratch */
-view steps_logits(const steps *s, int i);   /* the target's logits of step i, F32 [head rows][V] */
-view steps_residual(const steps *s, int i); /* the target's residual rows after step i */
+view steps_logits(const steps *s, int i); /* the target's logits of step i, F32 [head rows][V] */
 view steps_draft_logits(const steps *s, int i);
 void steps_set_lanes(steps *s, step_lanes mode); /* of decode steps; prefill always takes all lanes */
 void steps_set_eager(steps *s, bool eager);      /* run ops one by one instead of replaying: purity tests */

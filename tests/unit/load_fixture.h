@@ -19,6 +19,7 @@
 #include "engine/base/file.h"
 #include "engine/base/mem.h"
 #include "engine/base/status.h"
+#include "engine/load/cfg.h"
 
 #define FIXTURE __attribute__((unused)) static
 
@@ -59,6 +60,48 @@ FIXTURE void set_member(json_t *root, const char *path, const char *text) {
 
 FIXTURE void assert_has(const char *text, const char *part) {
     if (!strstr(text, part)) fail_msg("expected \"%s\" in: %s", part, text);
+}
+
+/* ---- one change to a good config ---- */
+
+typedef struct change {
+    const char *path, *value; /* value NULL: removed */
+    const char *message;      /* NULL: accepted */
+} change;
+
+typedef status config_reader(void *out, cfg c, err *e);
+
+/* Each change alone is accepted, or refused with its message and the file's name and without a byte of output. `out`
+ * has room for the config, `bytes` of it. */
+FIXTURE void check_changes(const json_t *base, const change *changes, size_t n, config_reader *read, void *out,
+                           size_t bytes) {
+    err e = { 0 };
+    assert_int_equal(read(out, (cfg){ base, "f" }, &e), OK);
+    for (size_t i = 0; i < n; i++) {
+        const change *x = &changes[i];
+        json_t *config = json_deep_copy(base);
+        set_member(config, x->path, x->value);
+        memset(out, 0x5A, bytes);
+        status s = read(out, (cfg){ config, "DIR/config.json" }, &e);
+        if ((s == OK) != (x->message == NULL))
+            fail_msg("%s = %s: status %d: %s", x->path, x->value ? x->value : "(absent)", s, s == OK ? "" : e.text);
+        if (s != OK) {
+            assert_int_equal(s, ERR_MODEL);
+            assert_has(e.text, "DIR/config.json: ");
+            assert_has(e.text, x->message);
+            for (size_t b = 0; b < bytes; b++) assert_int_equal(((const unsigned char *)out)[b], 0x5A);
+        }
+        json_decref(config);
+    }
+}
+
+/* The config with several changes, which must be accepted. */
+FIXTURE void read_with(const json_t *base, int n, const char *const (*changes)[2], config_reader *read, void *out) {
+    json_t *config = json_deep_copy(base);
+    for (int i = 0; i < n; i++) set_member(config, changes[i][0], changes[i][1]);
+    err e = { 0 };
+    if (read(out, (cfg){ config, "f" }, &e) != OK) fail_msg("%s", e.text);
+    json_decref(config);
 }
 
 /* ---- the parts of a cases-bytes file ---- */

@@ -15,11 +15,6 @@ static int teardown(void **state) {
     return 0;
 }
 
-typedef struct change {
-    const char *path, *value; /* value NULL: removed */
-    const char *message;      /* NULL: accepted */
-} change;
-
 #define IDS "dflash_config.target_layer_ids"
 #define NEXT "eagle_aux_hidden_state_layer_ids"
 
@@ -84,36 +79,17 @@ static const change CHANGES[] = {
     { NEXT, "[2]", NEXT ": expected 2 elements, found 1" },
 };
 
+static status read_any(void *out, cfg c, err *e) { return draft_config_read(out, c, e); }
+
 static void one_change(void **state) {
     (void)state;
     draft_config c;
-    err e = { 0 };
-    assert_int_equal(draft_config_read(&c, (cfg){ base, "f" }, &e), OK);
-    for (size_t i = 0; i < sizeof CHANGES / sizeof CHANGES[0]; i++) {
-        const change *x = &CHANGES[i];
-        json_t *config = json_deep_copy(base);
-        set_member(config, x->path, x->value);
-        memset(&c, 0x5A, sizeof c);
-        status s = draft_config_read(&c, (cfg){ config, "DIR/config.json" }, &e);
-        if ((s == OK) != (x->message == NULL))
-            fail_msg("%s = %s: status %d: %s", x->path, x->value ? x->value : "(absent)", s, s == OK ? "" : e.text);
-        if (s != OK) {
-            assert_int_equal(s, ERR_MODEL);
-            assert_has(e.text, "DIR/config.json: ");
-            assert_has(e.text, x->message);
-            assert_int_equal(c.hidden, 0x5A5A5A5A);
-        }
-        json_decref(config);
-    }
+    check_changes(base, CHANGES, sizeof CHANGES / sizeof CHANGES[0], read_any, &c, sizeof c);
 }
 
 static draft_config read_changed(int n, const char *const (*changes)[2]) {
-    json_t *config = json_deep_copy(base);
-    for (int i = 0; i < n; i++) set_member(config, changes[i][0], changes[i][1]);
     draft_config c;
-    err e = { 0 };
-    if (draft_config_read(&c, (cfg){ config, "f" }, &e) != OK) fail_msg("%s", e.text);
-    json_decref(config);
+    read_with(base, n, changes, read_any, &c);
     return c;
 }
 
