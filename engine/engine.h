@@ -18,6 +18,17 @@ typedef uint64_t gen_id;              /* names one request for the life of the p
 
 enum { SPEC_DEFAULT = -1 };
 
+/* How much is proposed: what pays by measured cost, always the same, or nothing. */
+typedef enum spec_mode { SPEC_MODE_DEFAULT, SPEC_AUTO, SPEC_FIXED, SPEC_OFF } spec_mode;
+
+/* Speculation changes the speed, never the text. */
+typedef struct spec_options {
+    spec_mode mode;
+    int32_t tokens; /* most proposals in a row, the depth of a tree; SPEC_DEFAULT: fixed 7, auto what there is */
+    int32_t tree;   /* most nodes of a verify tree, 0: a chain; SPEC_DEFAULT: fixed a chain, auto what there is */
+    float min_p;    /* no proposal whose path has less probability, 0 to 1 */
+} spec_options;
+
 /* Who proposes tokens: the DFlash draft; what followed the same words earlier in the text. */
 enum { PROPOSE_DRAFT = 1, PROPOSE_LOOKUP = 2 };
 
@@ -28,11 +39,9 @@ typedef struct engine_options {
     int32_t lanes;          /* compute threads, 0: choose */
     int32_t ctx;            /* longest prompt plus answer in tokens, 0: what model and memory allow */
     int32_t prefill_chunk;  /* prompt rows per step, 1..256; 0: 256 */
-    int32_t
-        spec_tokens; /* proposals per round for requests that do not say; SPEC_DEFAULT: 7, or block size - 1 if less */
-    int32_t spec_tree; /* for such requests: most nodes of a verify tree of that depth; 0: a chain */
-    int32_t proposers; /* PROPOSE_DRAFT and PROPOSE_LOOKUP, added; 0: the draft */
-    int32_t queue_max; /* requests that wait beyond the running one */
+    spec_options spec;      /* for requests that do not say; SPEC_MODE_DEFAULT: auto */
+    int32_t proposers;      /* PROPOSE_DRAFT and PROPOSE_LOOKUP, added; 0: both */
+    int32_t queue_max;      /* requests that wait beyond the running one */
 } engine_options;
 
 typedef struct token_bias {
@@ -73,11 +82,12 @@ typedef struct gen_request {
     int32_t max_new; /* at least 1; cut to the rest of the context */
     pick_options pick;
     reply_options reply;
-    int32_t spec_tokens; /* proposals per round (depth of a tree), 0: plain decoding; SPEC_DEFAULT */
-    int32_t spec_tree;   /* most nodes to verify, 0: a chain; SPEC_DEFAULT */
-    int32_t logprobs;    /* alternatives told with every token, at most LOGPROBS_MAX; -1: no log-probabilities */
-    arena *mem;          /* owns every pointer above; adopted when engine_submit returns OK */
-    void *user;          /* comes back in every event */
+    spec_options spec; /* SPEC_MODE_DEFAULT: the engine's mode; SPEC_DEFAULT: its numbers when the mode is its own */
+    const int32_t *prediction; /* tokens that the answer may repeat: they are looked up first; NULL: none */
+    size_t n_prediction;
+    int32_t logprobs; /* alternatives told with every token, at most LOGPROBS_MAX; -1: no log-probabilities */
+    arena *mem;       /* owns every pointer above; adopted when engine_submit returns OK */
+    void *user;       /* comes back in every event */
 } gen_request;
 
 typedef enum gen_event_kind {
@@ -94,6 +104,18 @@ typedef enum gen_done { DONE_END, DONE_STOP, DONE_LENGTH, DONE_CANCELLED } gen_d
 
 enum { SPEC_POSITIONS = 32 };
 
+/* Why a decode step proposes as much as it does. */
+typedef enum spec_reason {
+    SPEC_WHY_FIXED,  /* asked for */
+    SPEC_WHY_PLAIN,  /* nothing to propose, or proposing does not pay */
+    SPEC_WHY_DRAFT,  /* drafting pays */
+    SPEC_WHY_LOOKUP, /* what was looked up pays, and more than drafting would */
+    SPEC_WHY_PROBE,  /* drafting does not pay; would it now? */
+    SPEC_WHY_CLOCK,  /* plain: to measure a plain step again */
+    SPEC_REASONS
+} spec_reason;
+const char *spec_reason_name(spec_reason r); /* "fixed", "plain", ... */
+
 /* What stands behind one token: log-probabilities of the model's own distribution, before penalties, bias, temperature
  * and filters. The same for any number of proposals. */
 typedef struct token_logprobs {
@@ -109,7 +131,10 @@ typedef struct token_logprobs {
 typedef struct gen_totals {
     int32_t prompt, generated, reasoning;     /* tokens; generated counts the end token when there was one */
     int32_t drafted, accepted, rounds, steps; /* rounds: steps with proposals; steps: all decode steps */
-    int32_t lookup_drafted, lookup_accepted;  /* of these, proposed by looking up */
+    int32_t draft_drafted, draft_accepted;    /* of these, proposed by the draft; a token may have two proposers */
+    int32_t lookup_drafted, lookup_accepted;  /* and by looking up */
+    int32_t by_reason[SPEC_REASONS];          /* decode steps */
+    int32_t by_rows[SPEC_POSITIONS + 1];      /* decode steps by rows of the target pass */
     int32_t accepted_at[SPEC_POSITIONS];      /* rounds in which proposal i (from 0) was accepted */
     int32_t by_length[SPEC_POSITIONS];        /* rounds that accepted exactly i proposals */
     int64_t queue_ns, prefill_ns, decode_ns;  /* prefill includes the first token */
@@ -152,10 +177,11 @@ typedef struct engine_facts {
     int32_t ctx, ctx_trained, vocab, hidden, layers;
     int64_t parameters, target_bytes, draft_bytes, kv_bytes;
     bool has_draft;
-    int32_t spec_max;               /* block size - 1, 0 without a draft */
-    int32_t spec_tokens, spec_tree; /* used when a request does not say */
-    int32_t spec_tree_max;          /* 0 without a draft */
-    pick_options pick;              /* sampling defaults of generation_config.json; seed 0 */
+    int32_t spec_max;      /* most proposals in a row: block size - 1; without a draft what is looked up, or 0 */
+    int32_t spec_tree_max; /* most nodes; 0: nothing is proposed */
+    spec_options spec;     /* used when a request does not say; no SPEC_DEFAULT left */
+    int32_t proposers;     /* PROPOSE_* that there are */
+    pick_options pick;     /* sampling defaults of generation_config.json; seed 0 */
     const char *isa;
     int32_t lanes;
     double load_ms;

@@ -14,6 +14,7 @@ enum {
     STAMPS = 4,        /* start, draft done, verify done, end */
     PICK_TOP_MAX = 20, /* alternatives that are told beside a choice */
     PICK_BIAS_MAX = 1024,
+    CONF_CLASSES = 16, /* of a draft candidate's own probability, tree_conf() */
 };
 
 typedef enum step_kind {
@@ -66,9 +67,18 @@ typedef struct step_in {
     int32_t want_head;    /* prefill: choose a token from the last live row */
     int32_t draft_rows;   /* round: rows of the draft block, anchor included; 1: nothing is drafted */
     int32_t nodes_max;    /* round: most proposals to verify */
+    int32_t nodes_min;    /* round: and the fewest, whatever they cost, as long as there are candidates */
     int32_t branch;       /* round: candidates of a draft row that may become nodes; 1: a chain */
-    int32_t n_proposals;  /* round: -1: the draft's; else this many tokens of `proposals`, a chain */
+    int32_t n_proposals;  /* round: given proposals, a chain; they share the tree with the draft's */
     int32_t proposals[DEPTH_MAX];
+    float proposal_logp[DEPTH_MAX]; /* log-probability that all proposals up to this one are right; never rises */
+    /* Width by cost (Dinkelbach's rule for the largest tokens per time): cost[r] = tokens that other rounds bring in
+     * the time of a pass of r rows. Of the nodes, most probable first, as many are kept as make the sum of their
+     * probabilities less cost[r] largest. All 0: every node. */
+    float cost[NODES_MAX + 1];
+    float min_logp;           /* no node whose path is less probable; -INFINITY: off */
+    int32_t calibrated;       /* 0: the draft's log-probabilities are taken as they are */
+    float conf[CONF_CLASSES]; /* log of the share of candidates of this class that proved right below a right parent */
     pick_params pick;
     int32_t logprobs;            /* alternatives that are told beside every choice; -1: no log-probabilities */
     int32_t tokens[PREFILL_MAX]; /* prefill */
@@ -88,6 +98,16 @@ typedef struct row_set {
     uint8_t path[NODES_MAX][DEPTH_MAX + 1]; /* node on the row's path at each depth up to its own */
 } row_set;
 
+/* Who proposed a node, added when both did. */
+enum { NODE_DRAFT = 1, NODE_GIVEN = 2 };
+
+typedef struct node_note {
+    float score;    /* log-probability of the path to it */
+    uint8_t parent; /* its parent's node */
+    uint8_t source; /* NODE_* */
+    uint8_t conf;   /* class of the draft's candidate */
+} node_note;
+
 typedef struct step_state {
     int32_t base, anchor;                   /* committed rows = position of the anchor; the next row 0 */
     int32_t ctx_len;                        /* positions whose context rows are in the draft's ring */
@@ -96,6 +116,7 @@ typedef struct step_state {
     row_set ctx;                            /* positions to be projected into the draft's ring */
     int32_t head_n, head_first;             /* rows that go through the target's head */
     int32_t draft_head_n, draft_head_first; /* and through the draft's */
+    node_note note[NODES_MAX];              /* of rows */
     int32_t choice[NODES_MAX];              /* the target's choice per head row */
     pick_logprobs logprobs[NODES_MAX];      /* likewise, when they are asked for */
     int32_t n_accepted;                     /* rows committed by the last accept, anchor included */
@@ -109,7 +130,12 @@ typedef struct step_out {
     int32_t base;                          /* after the step */
     int32_t rows;                          /* rows of the target pass */
     int32_t drafted, accepted;             /* proposals verified, and of these accepted */
-    int32_t proposal[DEPTH_MAX];           /* what was verified, by node */
+    int32_t proposal[NODES_MAX];           /* what was verified, by node - 1 */
+    node_note note[NODES_MAX];             /* by node */
+    int32_t path[DEPTH_MAX + 1];           /* nodes that were committed, the anchor's 0 first; n of them */
+    int32_t draft_depth;                   /* rows of the draft's block that proposed */
+    uint8_t draft_conf[DEPTH_MAX];         /* class of the likeliest candidate of each */
+    int32_t ctx_rows;                      /* context rows that were projected before */
     int64_t stamp[STAMPS];
     uint32_t seq;
 } step_out;

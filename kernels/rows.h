@@ -71,9 +71,9 @@ typedef struct topk_args {
     live_rows rows;
 } topk_args;
 
-/* Builds p->st.rows from candidates, best first (tree_grow of kernels/tree_core.h): row d-1 of `id` holds the
- * candidates of depth d, of which in.branch are used; one candidate per depth gives a chain. Proposals in
- * p->in.proposals replace the draft's. One lane. */
+/* Builds p->st.rows from the draft's candidates and the given proposals, best first, and keeps as many as are worth
+ * their rows (tree_grow and tree_cut of kernels/tree_core.h): row d-1 of `id` holds the candidates of depth d, of which
+ * in.branch are used; one candidate per depth gives a chain. One lane. */
 typedef struct tree_args {
     step_params *p;
     view id, logp;

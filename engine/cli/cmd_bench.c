@@ -269,7 +269,7 @@ static status bench(const bench_opts *o, err *e) {
     if (s == OK) s = pair_start(&p, &eo, e);
     if (s == OK) steps_set_lanes(p.steps, LANES_BEST); /* as the engine runs */
     if (s == OK) s = prompts_read(&p, o->prompts, o->limit, &ps, e);
-    int32_t k = o->m.spec == MODEL_OPTS_SPEC_UNSET ? 7 : (int32_t)o->m.spec;
+    int32_t k = o->m.spec == SPEC_DEFAULT ? 7 : (int32_t)o->m.spec;
     if (s == OK && k > 0 && (!p.has_draft || k >= p.draft.cfg.block_size))
         s = err_set(e, ERR_USAGE, "%d proposals per round: %s", k,
                     p.has_draft ? "more than this draft offers"
@@ -296,7 +296,7 @@ static status bench(const bench_opts *o, err *e) {
 }
 
 int cmd_bench(int argc, char **argv) {
-    bench_opts o = { .m.spec = MODEL_OPTS_SPEC_UNSET };
+    bench_opts o = { .m.spec = SPEC_DEFAULT };
     opts_found found = { 0 };
     int code;
     if (!cmd_parse(&OPTS, argc, argv, &o, &found, &code)) return code;

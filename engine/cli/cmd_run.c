@@ -50,8 +50,7 @@ static const opt LIST[] = {
     { "seed", .preset = "0", OPT_INT_AT(run_opts, seed, -1, INT64_MAX),
       .help = "seed of the sampling noise: the same seed gives the same text, with and without speculation; -1: a "
               "random one" },
-    SPEC_OPT_ROWS(run_opts, m),
-    PROPOSERS_OPT_ROW(run_opts, m),
+    ENGINE_SPEC_OPT_ROWS(run_opts, m),
     { .kind = OPT_HEADING, .help = "Output" },
     { "json", OPT_SET_AT(run_opts, json),
       .help = "one JSON object at the end instead of streamed text: token ids, text, statistics" },
@@ -146,8 +145,7 @@ static void fill_options(const run_opts *o, const opts_found *found, const engin
     rq->pick.min_new = (int32_t)o->min_tokens;
     rq->logprobs = -1;
     rq->pick.seed = o->seed < 0 ? random_seed() : (uint64_t)o->seed;
-    rq->spec_tokens = (int32_t)o->m.spec;
-    rq->spec_tree = (int32_t)o->m.tree;
+    rq->spec = model_opts_spec(&o->m);
     rq->reply.ignore_end = o->ignore_end;
     if (o->stop && o->stop[0]) {
         str *stop = arena_alloc(rq->mem, sizeof *stop);
@@ -313,7 +311,7 @@ static status generate_answer(engine *en, const run_opts *o, const opts_found *f
 }
 
 int cmd_run(int argc, char **argv) {
-    run_opts o = { .m.spec = MODEL_OPTS_SPEC_UNSET };
+    run_opts o = { .m = { .spec = SPEC_DEFAULT, .tree = SPEC_DEFAULT } };
     opts_found found = { 0 };
     int code;
     if (!cmd_parse(&OPTS, argc, argv, &o, &found, &code)) return code;

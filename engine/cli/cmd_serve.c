@@ -37,8 +37,7 @@ static const opt LIST[] = {
       .help = "model name in answers and in /v1/models" },
     { "queue", .preset = "8", OPT_INT_AT(serve_opts, queue, 0, 1024),
       .help = "requests that may wait while one is answered; more get status 429" },
-    SPEC_OPT_ROWS(serve_opts, m),
-    PROPOSERS_OPT_ROW(serve_opts, m),
+    ENGINE_SPEC_OPT_ROWS(serve_opts, m),
     { "chat-template-kwargs", .aliases = "default-chat-template-kwargs", .value = "JSON",
       OPT_TEXT_AT(serve_opts, kwargs),
       .help = "defaults for the chat template, for example {\"enable_thinking\": true}" },
@@ -129,7 +128,7 @@ static server_options server_opts(const serve_opts *o, const opts_found *found, 
 }
 
 int cmd_serve(int argc, char **argv) {
-    serve_opts o = { .m.spec = MODEL_OPTS_SPEC_UNSET };
+    serve_opts o = { .m = { .spec = SPEC_DEFAULT, .tree = SPEC_DEFAULT } };
     opts_found found = { 0 };
     int code;
     if (!cmd_parse(&OPTS, argc, argv, &o, &found, &code)) return code;

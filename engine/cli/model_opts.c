@@ -2,6 +2,13 @@
 
 #include "engine/cli/progress.h"
 
+spec_options model_opts_spec(const model_opts *m) {
+    return (spec_options){ .mode = (spec_mode)(SPEC_AUTO + m->mode),
+                           .tokens = (int32_t)m->spec,
+                           .tree = (int32_t)m->tree,
+                           .min_p = (float)m->min_p };
+}
+
 engine_options model_opts_engine(const model_opts *m, int32_t queue_max) {
     return (engine_options){ .target_dir = m->model,
                              .draft_dir = m->draft,
@@ -9,8 +16,7 @@ engine_options model_opts_engine(const model_opts *m, int32_t queue_max) {
                              .lanes = (int32_t)m->threads,
                              .ctx = (int32_t)m->ctx,
                              .prefill_chunk = (int32_t)m->chunk,
-                             .spec_tokens = (int32_t)m->spec,
-                             .spec_tree = (int32_t)m->tree,
+                             .spec = model_opts_spec(m),
                              .proposers = m->proposers + PROPOSE_DRAFT,
                              .queue_max = queue_max };
 }

@@ -7,7 +7,8 @@
 typedef struct model_opts {
     const char *model, *draft, *isa;
     int64_t threads, ctx, chunk, spec, tree;
-    int proposers; /* PROPOSE_* - 1 */
+    double min_p;
+    int mode, proposers; /* SPEC_* - SPEC_AUTO; PROPOSE_* - 1 */
 } model_opts;
 
 /* Rows of an opt table; `type` is the command's struct, `m` its model_opts member. */
@@ -45,26 +46,29 @@ typedef struct model_opts {
 #define SPEC_OPT_ROWS(type, m)                                                                                         \
     { "spec-tokens", .aliases = "draft-max spec-draft-n-max speculative-num-draft-tokens", .value = "N",               \
       OPT_INT_AT(type, m.spec, 0, 31),                                                                                 \
-      .help = "proposals of the draft per round, up to its block size - 1; 0: plain decoding; without it 7. Changes "  \
-              "speed, never the text" },                                                                               \
+      .help = "most proposals in a row, up to the draft's block size - 1; 0: plain decoding; without it as many as "   \
+              "there are, with --spec fixed 7" },                                                                      \
     {                                                                                                                  \
         "spec-tree",                                                                                                   \
-            .preset = "0", .value = "N", OPT_INT_AT(type, m.tree, 0, 31),                                              \
-            .help = "verify a tree of the N most probable nodes, as deep as --spec-tokens, instead of a chain; 0: a "  \
-                    "chain. Changes speed, never the text"                                                             \
+            .value = "N", OPT_INT_AT(type, m.tree, 0, 31),                                                             \
+            .help = "verify a tree of at most the N most probable nodes, as deep as --spec-tokens; 0: a chain; "       \
+                    "without it 31, with --spec fixed 0"                                                               \
     }
 
 /* For the commands that run the engine. */
-#define PROPOSERS_OPT_ROW(type, m)                                                                                     \
+#define ENGINE_SPEC_OPT_ROWS(type, m)                                                                                  \
+    { .kind = OPT_HEADING, .help = "Speculation: changes speed, never the text" },                                     \
+        { "spec", .aliases = "speculation", .preset = "auto", OPT_CHOICE_AT(type, m.mode, "auto fixed off"),           \
+          .help = "how much is proposed: as much as pays by measured cost, always the same, or nothing" },             \
+        SPEC_OPT_ROWS(type, m),                                                                                        \
+        { "spec-min-p", .aliases = "draft-p-min", .preset = "0", OPT_REAL_AT(type, m.min_p, 0, 1),                     \
+          .help = "verify no proposal that is less probable than this" },                                              \
     {                                                                                                                  \
-        "proposers",                                                                                                   \
-            .preset = "dflash", OPT_CHOICE_AT(type, m.proposers, "dflash lookup dflash,lookup"),                       \
-            .help = "who proposes tokens: the draft, earlier places of the text that read the same, or both. Changes " \
-                    "speed, never the text"                                                                            \
+        "proposers", .preset = "dflash,lookup", OPT_CHOICE_AT(type, m.proposers, "dflash lookup dflash,lookup"),       \
+                     .help = "who proposes tokens: the draft, earlier places of the text that read the same, or both"  \
     }
 
-enum { MODEL_OPTS_SPEC_UNSET = SPEC_DEFAULT };
-
+spec_options model_opts_spec(const model_opts *m);
 engine_options model_opts_engine(const model_opts *m, int32_t queue_max);
 
 /* Opens the engine and waits until it is ready, with a progress bar when stderr is a terminal. `stop` (may be NULL)

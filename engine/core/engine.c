@@ -4,6 +4,7 @@
 #include "engine/base/log.h"
 #include "engine/base/mem.h"
 #include "engine/base/thread.h"
+#include "engine/core/calibrate.h"
 #include "engine/core/generate.h"
 #include "engine/core/lookup.h"
 #include "engine/core/mailbox.h"
@@ -13,7 +14,7 @@
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { LOOKUP_DEPTH = 15, LOOKUP_MIN_MATCH = 2 };
+enum { LOOKUP_DEPTH = 15, LOOKUP_MIN_MATCH = 2, PREDICTION_MAX = 1 << 16, USUAL_WIDTH = 7 };
 
 struct engine {
     engine_options opt; /* strings are copies */
@@ -24,6 +25,7 @@ struct engine {
     _Atomic int permille; /* of loading */
     err failure;          /* written before state becomes FAILED */
     lookup *lookup;       /* NULL: not a proposer */
+    width width;          /* the engine thread's */
     pair pair;            /* the engine thread's until READY; then constant but for the steps */
     engine_facts facts;   /* written before state becomes READY */
 };
@@ -40,16 +42,25 @@ static void loading(void *arg, float fraction) {
     atomic_store(&en->permille, (int)(fraction * 900.0f)); /* the rest is recording and the self-test */
 }
 
-static int32_t default_spec(const engine_options *opt, int32_t spec_max) {
-    int32_t wanted = opt->spec_tokens == SPEC_DEFAULT ? 7 : opt->spec_tokens;
-    return wanted < spec_max ? wanted : spec_max;
-}
+static int32_t min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
 
 static bool is_drafting(const engine *en) { return en->pair.has_draft && (en->opt.proposers & PROPOSE_DRAFT); }
 
-/* Most proposals of a round: the draft's block, or as many again from looking up. */
+/* Most proposals in a row: the draft's block, or as many again from looking up. */
 static int32_t most_proposals(const engine *en) {
     return is_drafting(en) ? en->pair.draft.cfg.block_size - 1 : en->lookup ? LOOKUP_DEPTH : 0;
+}
+
+/* Fills what is left open in *o: by `def` where that has the same mode, else by the mode. */
+static void resolve_spec(spec_options *o, const spec_options *def, const engine_facts *f) {
+    bool own = o->mode == SPEC_MODE_DEFAULT || o->mode == def->mode;
+    if (o->mode == SPEC_MODE_DEFAULT) o->mode = def->mode;
+    if (o->tokens == SPEC_DEFAULT && own) o->tokens = def->tokens;
+    if (o->tree == SPEC_DEFAULT && own) o->tree = def->tree;
+    bool fixed = o->mode == SPEC_FIXED;
+    if (o->tokens == SPEC_DEFAULT) o->tokens = fixed ? min_i32(USUAL_WIDTH, f->spec_max) : f->spec_max;
+    if (o->tree == SPEC_DEFAULT) o->tree = fixed ? 0 : f->spec_tree_max;
+    if (o->tokens == 0) o->mode = SPEC_OFF;
 }
 
 static status fill_facts(engine *en, double load_ms, err *e) {
@@ -72,9 +83,10 @@ static status fill_facts(engine *en, double load_ms, err *e) {
                        .isa = isa_name(p->isa),
                        .lanes = p->lanes,
                        .load_ms = load_ms };
-    f.spec_tokens = default_spec(&en->opt, f.spec_max);
-    f.spec_tree_max = d ? NODES_MAX - 1 : 0;
-    f.spec_tree = d ? en->opt.spec_tree : 0;
+    f.proposers = (is_drafting(en) ? PROPOSE_DRAFT : 0) + (en->lookup ? PROPOSE_LOOKUP : 0);
+    f.spec_tree_max = f.spec_max ? NODES_MAX - 1 : 0;
+    f.spec = en->opt.spec;
+    resolve_spec(&f.spec, &(spec_options){ SPEC_AUTO, SPEC_DEFAULT, SPEC_DEFAULT, 0.0f }, &f);
     TRY(pair_pick_defaults(p, &f.pick, e));
     en->facts = f;
     return OK;
@@ -82,7 +94,9 @@ static status fill_facts(engine *en, double load_ms, err *e) {
 
 static status open_lookup(engine *en, err *e) {
     if (!(en->opt.proposers & PROPOSE_LOOKUP)) return OK;
-    lookup_options o = { .timeline_max = en->pair.ctx + 1, .min_match = LOOKUP_MIN_MATCH };
+    lookup_options o = { .timeline_max = en->pair.ctx + 1,
+                         .prediction_max = min_i32(en->pair.ctx, PREDICTION_MAX),
+                         .min_match = LOOKUP_MIN_MATCH };
     return lookup_new(&en->lookup, &o, e);
 }
 
@@ -91,13 +105,15 @@ static status load(engine *en, err *e) {
     TRY(pair_load(&en->pair, en->target_dir, en->draft_dir, true, loading, en, e));
     TRY(pair_start(&en->pair, &en->opt, e));
     TRY(open_lookup(en, e));
-    if (en->opt.spec_tokens > most_proposals(en))
-        return err_set(e, ERR_USAGE, "--spec-tokens %d: %s %d", en->opt.spec_tokens,
+    if (en->opt.spec.tokens > most_proposals(en))
+        return err_set(e, ERR_USAGE, "--spec-tokens %d: %s %d", en->opt.spec.tokens,
                        en->pair.has_draft ? "this draft proposes at most"
                                           : "without a draft (--draft-model) there are at most",
                        most_proposals(en));
     TRY(selftest(&en->pair, e));
     steps_set_lanes(en->pair.steps, LANES_BEST);
+    width_init(&en->width, is_drafting(en) ? en->pair.draft.cfg.block_size - 1 : 0);
+    if (most_proposals(en)) calibrate(&en->pair, &en->width);
     return fill_facts(en, (double)(clock_ns() - start) * 1e-6, e);
 }
 
@@ -115,8 +131,7 @@ static void engine_main(void *arg) {
                          .box = en->box,
                          .ctx = en->facts.ctx,
                          .prefill_chunk = en->opt.prefill_chunk,
-                         .spec_tokens = en->facts.spec_tokens,
-                         .spec_tree = en->facts.spec_tree };
+                         .width = &en->width };
     taken_request tr;
     while (mailbox_take(en->box, &tr)) {
         generate(&env, &tr);
@@ -139,9 +154,12 @@ static char *model_name(const char *dir) {
 }
 
 status engine_open(engine **out, const engine_options *opt, err *e) {
-    if (opt->spec_tree < 0 || opt->spec_tree >= NODES_MAX)
-        return err_set(e, ERR_USAGE, "a verify tree of %d nodes: expected 0 (a chain) to %d", opt->spec_tree,
+    if (opt->spec.tree != SPEC_DEFAULT && (opt->spec.tree < 0 || opt->spec.tree >= NODES_MAX))
+        return err_set(e, ERR_USAGE, "a verify tree of %d nodes: expected 0 (a chain) to %d", opt->spec.tree,
                        NODES_MAX - 1);
+    if (!(opt->spec.min_p >= 0.0f && opt->spec.min_p <= 1.0f))
+        return err_set(e, ERR_USAGE, "a least probability of %g for proposals: expected 0 to 1",
+                       (double)opt->spec.min_p);
     if (opt->prefill_chunk < 0 || opt->prefill_chunk > PREFILL_MAX)
         return err_set(e, ERR_USAGE, "prefill chunk of %d rows: expected 1 to %d", opt->prefill_chunk, PREFILL_MAX);
     if (opt->draft_dir && !opt->target_dir)
@@ -149,7 +167,7 @@ status engine_open(engine **out, const engine_options *opt, err *e) {
     engine *en = xalloc(sizeof *en);
     en->opt = *opt;
     if (en->opt.prefill_chunk == 0) en->opt.prefill_chunk = PREFILL_MAX;
-    if (en->opt.proposers == 0) en->opt.proposers = PROPOSE_DRAFT;
+    if (en->opt.proposers == 0) en->opt.proposers = PROPOSE_DRAFT + PROPOSE_LOOKUP;
     en->target_dir = copy_opt(opt->target_dir);
     en->draft_dir = copy_opt(opt->draft_dir);
     en->opt.isa = en->isa = copy_opt(opt->isa);
@@ -245,6 +263,23 @@ static status check_tokens(const gen_request *rq, int32_t vocab, err *e) {
     return OK;
 }
 
+const char *spec_reason_name(spec_reason r) {
+    static const char *const NAME[SPEC_REASONS] = { "fixed", "plain", "draft", "lookup", "probe", "clock" };
+    return NAME[r];
+}
+
+static status check_spec(const spec_options *o, const engine_facts *f, err *e) {
+    if (o->tokens != SPEC_DEFAULT && (o->tokens < 0 || o->tokens > f->spec_max))
+        return err_set(e, ERR_REQUEST, "%d proposals per round: %s 0 to %d", o->tokens,
+                       f->has_draft ? "this draft offers" : "without a draft the range is", f->spec_max);
+    if (o->tree != SPEC_DEFAULT && (o->tree < 0 || o->tree > f->spec_tree_max))
+        return err_set(e, ERR_REQUEST, "a verify tree of %d nodes: expected 0 (a chain) to %d", o->tree,
+                       f->spec_tree_max);
+    if (!(o->min_p >= 0.0f && o->min_p <= 1.0f))
+        return err_set(e, ERR_REQUEST, "a least probability of %g for proposals: expected 0 to 1", (double)o->min_p);
+    return OK;
+}
+
 status engine_submit(engine *en, const gen_request *rq, gen_id *id, err *e) {
     const engine_facts *f = engine_get_facts(en);
     if (rq->n_tokens == 0) return err_set(e, ERR_REQUEST, "the prompt has no tokens");
@@ -259,15 +294,12 @@ status engine_submit(engine *en, const gen_request *rq, gen_id *id, err *e) {
         if (rq->tokens[i] < 0 || rq->tokens[i] >= f->vocab)
             return err_set(e, ERR_REQUEST, "prompt token %zu is %d; the vocabulary has 0 to %d", i, rq->tokens[i],
                            f->vocab - 1);
-    if (rq->spec_tokens != SPEC_DEFAULT && (rq->spec_tokens < 0 || rq->spec_tokens > f->spec_max))
-        return err_set(e, ERR_REQUEST, "%d proposals per round: %s 0 to %d", rq->spec_tokens,
-                       f->has_draft ? "this draft offers" : "without a draft the range is", f->spec_max);
-    if (rq->spec_tree != SPEC_DEFAULT && (rq->spec_tree < 0 || rq->spec_tree > f->spec_tree_max))
-        return err_set(e, ERR_REQUEST, "a verify tree of %d nodes: expected 0 (a chain) to %d", rq->spec_tree,
-                       f->spec_tree_max);
+    TRY(check_spec(&rq->spec, f, e));
     TRY(check_pick(&rq->pick, e));
     TRY(check_tokens(rq, f->vocab, e));
-    return mailbox_submit(en->box, rq, id, e);
+    gen_request whole = *rq;
+    resolve_spec(&whole.spec, &f->spec, f);
+    return mailbox_submit(en->box, &whole, id, e);
 }
 
 void engine_cancel(engine *en, gen_id id) { mailbox_cancel(en->box, id); }

@@ -141,7 +141,8 @@ static void decode(run *r) {
         int64_t now = clock_ns(), ns = now - r->mark;
         r->mark = now;
         count(r, out, ns);
-        propose_measured(&r->propose, out, emit(r, out, ns), ns);
+        propose_measured(&r->propose, out, ns, now);
+        propose_emitted(&r->propose, out->token, emit(r, out, ns));
     }
 }
 
@@ -169,19 +170,21 @@ void generate(const generate_env *env, const taken_request *tr) {
     r.propose = (propose){ .steps = env->steps,
                            .text = env->text,
                            .drafting = env->drafting,
+                           .width = env->width,
                            .lookup = env->lookup,
-                           .depth_max = rq->spec_tokens == SPEC_DEFAULT ? env->spec_tokens : rq->spec_tokens,
-                           .tree_max = rq->spec_tree == SPEC_DEFAULT ? env->spec_tree : rq->spec_tree };
-    propose_begin(&r.propose, rq->tokens, rq->n_tokens);
+                           .mode = rq->spec.mode,
+                           .depth_max = rq->spec.mode == SPEC_OFF ? 0 : rq->spec.tokens,
+                           .tree_max = rq->spec.tree,
+                           .min_p = rq->spec.min_p };
+    propose_begin(&r.propose, rq->tokens, (int32_t)rq->n_tokens, rq->prediction, (int32_t)rq->n_prediction,
+                  rq->pick.temperature >= 1e-5f);
     r.reply = reply_new(env->text, &rq->reply);
     set_pick(&r);
     gen_event started = event(&r, GEN_STARTED);
     post_one(&r, &started);
     prefill(&r);
-    if (!r.ended && r.propose.depth_max > 0) steps_catch_up(env->steps);
     decode(&r);
-    r.totals.lookup_drafted = r.propose.copied;
-    r.totals.lookup_accepted = r.propose.copied_right;
+    propose_totals(&r.propose, &r.totals);
     r.totals.reasoning = reply_reasoning_tokens(r.reply);
     r.totals.stop_index = r.why == DONE_STOP ? reply_stop_index(r.reply) : -1;
     gen_event done = event(&r, GEN_DONE);

@@ -5,16 +5,17 @@
 #include "engine/core/lookup.h"
 #include "engine/core/mailbox.h"
 #include "engine/core/steps.h"
+#include "engine/core/width.h"
 #include "engine/text/text.h"
 
 typedef struct generate_env {
-    bool drafting;  /* the draft proposes */
+    bool drafting; /* the draft proposes */
+    width *width;
     lookup *lookup; /* NULL: nothing is looked up */
     steps *steps;
     const text_model *text;
     mailbox *box;
     int32_t ctx, prefill_chunk;
-    int32_t spec_tokens, spec_tree; /* for requests that do not say */
 } generate_env;
 
 /* Posts every event of the request, GEN_STARTED first and GEN_DONE last; looks at mailbox_cancelled between prefill

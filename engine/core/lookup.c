@@ -194,8 +194,16 @@ void lookup_free(lookup *l) {
     free(l);
 }
 
-void lookup_reset(lookup *l) {
-    corpus_clear(l, &l->timeline);
+void lookup_begin(lookup *l, const int32_t *tokens, int32_t n) {
+    corpus *t = &l->timeline;
+    CHECK(n >= 0 && n <= t->max);
+    int32_t same = 0;
+    while (same < n && same < t->n && t->token[same] == tokens[same]) same++;
+    if (same)
+        corpus_truncate(l, t, same);
+    else
+        corpus_clear(l, t);
+    corpus_add(l, t, tokens + same, n - same);
     corpus_clear(l, &l->prediction);
     for (int32_t j = 0; j < l->tiers; j++)
         for (int i = 0; i < 2; i++) l->now[j].right[i] = 0.5f * (l->now[j].right[i] + l->prior[j].right[i]);

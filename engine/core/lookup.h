@@ -47,9 +47,9 @@ void lookup_free(lookup *l); /* NULL is fine */
 /* What lookup_new allocates for texts: at most 48 bytes a token, 56 when min_match is 1. */
 size_t lookup_bytes(const lookup_options *opt);
 
-/* A new request: both texts are empty, and what feedback has taught is half forgotten. Cost in proportion to the tokens
- * that were held. */
-void lookup_reset(lookup *l);
+/* A new request: the timeline becomes these n tokens, of which what it already holds in front stays indexed; there is
+ * no prediction, and what feedback has taught is half forgotten. Cost in proportion to the tokens that differ. */
+void lookup_begin(lookup *l, const int32_t *tokens, int32_t n);
 /* Appends to the timeline; the sum may not pass timeline_max. Constant cost per token. */
 void lookup_add(lookup *l, const int32_t *tokens, int32_t n);
 /* Cuts the timeline to its first n tokens, n <= lookup_len. Constant cost per token that is cut. */

@@ -1,56 +1,118 @@
 #include "engine/core/propose.h"
 
+#include "engine/base/clock.h"
+
+#include <math.h>
+
 static int32_t min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
 
-void propose_begin(propose *p, const int32_t *prompt, size_t n) {
-    /* until there are rounds to count: two tokens a round, a quarter of the time for drafting */
-    p->tokens = 2.0, p->ns = 4.0, p->draft_ns = 1.0;
-    p->match.n = 0;
-    p->rounds = p->copied = p->copied_right = 0;
+void propose_begin(propose *p, const int32_t *prompt, int32_t n, const int32_t *prediction, int32_t n_prediction,
+                   bool sampled) {
+    width_begin(p->width, sampled);
     if (!p->lookup) return;
-    lookup_reset(p->lookup);
-    lookup_add(p->lookup, prompt, (int32_t)n);
+    lookup_begin(p->lookup, prompt, n);
+    lookup_set_prediction(p->lookup, prediction, n_prediction);
 }
 
 void propose_emitted(propose *p, const int32_t *tokens, int32_t n) {
     if (p->lookup) lookup_add(p->lookup, tokens, n);
 }
 
-/* What the look-up offers, cut at the limit and at an end of turn in the old text; returns the tokens a round may
- * bring. */
-static double look_up(propose *p, int32_t depth) {
+/* What the look-up offers, cut at the limit and at an end of turn in the old text. */
+static void look_up(propose *p, int32_t depth) {
     lookup_match *m = &p->match;
-    double expected = 1.0;
     m->n = 0;
-    if (!p->lookup || depth == 0) return expected;
+    if (!p->lookup || depth == 0) return;
     lookup_propose(p->lookup, m);
     int32_t n = min_i32(m->n, depth);
-    for (m->n = 0; m->n < n && !text_is_end(p->text, m->token[m->n]); m->n++) expected += (double)m->p[m->n];
-    return expected;
+    for (m->n = 0; m->n < n && !text_is_end(p->text, m->token[m->n]); m->n++) {}
+}
+
+/* The width that was asked for, whatever it costs: both proposers fill it, most probable first. */
+static void choose_fixed(const propose *p, int32_t depth, width_choice *c) {
+    *c = (width_choice){ .draft = p->drafting ? depth : 0, .given = p->match.n, .why = SPEC_WHY_FIXED };
+    int32_t most = p->tree_max ? p->tree_max : depth;
+    c->nodes = c->draft ? most : min_i32(c->given, most);
+    c->nodes_min = c->nodes;
+}
+
+static void choose(propose *p, int32_t depth) {
+    p->choice = (width_choice){ .why = SPEC_WHY_PLAIN };
+    if (depth == 0) return;
+    if (p->mode == SPEC_FIXED) {
+        choose_fixed(p, depth, &p->choice);
+        return;
+    }
+    width_input in = { .ctx = steps_len(p->steps),
+                       .depth = depth,
+                       .nodes = p->tree_max ? p->tree_max : depth,
+                       .lag = steps_lag(p->steps),
+                       .p = p->match.p,
+                       .n = p->match.n };
+    width_choose(p->width, &in, &p->choice);
 }
 
 const step_out *propose_step(propose *p, int32_t wanted) {
     int32_t depth = min_i32(wanted, p->depth_max);
-    double copied = look_up(p, depth) / (p->ns - p->draft_ns), written = p->tokens / p->ns;
-    if (p->match.n && (!p->drafting || copied >= written)) return steps_verify(p->steps, p->match.token, p->match.n);
-    p->match.n = 0;
-    if (depth == 0 || !p->drafting) return steps_plain(p->steps);
-    return p->tree_max ? steps_tree(p->steps, depth, p->tree_max, TREE_WIDTH) : steps_round(p->steps, depth);
+    look_up(p, depth);
+    choose(p, depth);
+    const width_choice *c = &p->choice;
+    p->caught_up_ns = 0;
+    if (c->nodes == 0) return steps_plain(p->steps);
+    if (c->draft && steps_lag(p->steps) > NODES_MAX / 2) {
+        p->caught_up_ns = -clock_ns();
+        steps_catch_up(p->steps);
+        p->caught_up_ns += clock_ns();
+    }
+    bool clocked = c->why != SPEC_WHY_FIXED;
+    for (int32_t i = 0; i < c->given; i++) p->chain[i] = logf(p->match.p[i]);
+    return steps_speculate(p->steps, &(round_shape){ .depth = c->draft,
+                                                     .branch = p->tree_max ? TREE_WIDTH : 1,
+                                                     .nodes = c->nodes,
+                                                     .nodes_min = c->nodes_min,
+                                                     .given = p->match.token,
+                                                     .given_logp = p->chain,
+                                                     .n_given = c->given,
+                                                     .cost = clocked ? p->width->cost : NULL,
+                                                     .conf = clocked ? p->width->conf : NULL,
+                                                     .min_p = p->min_p });
 }
 
-void propose_measured(propose *p, const step_out *out, int32_t kept, int64_t ns) {
-    if (p->match.n > 0) {
-        p->copied += out->drafted;
-        p->copied_right += out->accepted;
-        lookup_feedback(p->lookup, &p->match, out->drafted, out->accepted);
-    } else if (out->drafted) {
-        /* over some ten rounds: text changes its kind within one answer */
-        const double weight = 1.0 / 8.0;
-        p->tokens += weight * ((double)out->n - p->tokens);
-        bool first = p->rounds++ == 0; /* the starting values are no times */
-        p->ns = first ? (double)ns : p->ns + weight * ((double)ns - p->ns);
-        double part = (double)(out->stamp[1] - out->stamp[0]);
-        p->draft_ns = first ? part : p->draft_ns + weight * (part - p->draft_ns);
+/* The looked-up chain's own part of the tree: nodes verified, and of these accepted. */
+static void count_nodes(propose *p, const step_out *o, int32_t *verified, int32_t *right) {
+    *verified = *right = 0;
+    gen_totals *t = &p->totals;
+    for (int32_t i = 1; i <= o->drafted; i++) {
+        t->draft_drafted += (o->note[i].source & NODE_DRAFT) != 0;
+        *verified += (o->note[i].source & NODE_GIVEN) != 0;
     }
-    propose_emitted(p, out->token, kept);
+    for (int32_t j = 1; j <= o->accepted; j++) {
+        t->draft_accepted += (o->note[o->path[j]].source & NODE_DRAFT) != 0;
+        *right += (o->note[o->path[j]].source & NODE_GIVEN) != 0;
+    }
+    t->lookup_drafted += *verified;
+    t->lookup_accepted += *right;
 }
+
+void propose_measured(propose *p, const step_out *o, int64_t ns, int64_t now) {
+    int32_t verified, right;
+    p->totals.by_reason[p->choice.why]++;
+    p->totals.by_rows[o->rows]++;
+    if (o->drafted) {
+        count_nodes(p, o, &verified, &right);
+        if (verified) lookup_feedback(p->lookup, &p->match, verified, right);
+    }
+    if (p->depth_max == 0) return;
+    width_time t = { .catch_up = p->caught_up_ns, .draft = o->stamp[1] - o->stamp[0], .now = now };
+    t.rest = ns - t.catch_up - t.draft;
+    width_measured(p->width, o->base - o->n, &p->choice, o, &t);
+}
+
+void propose_totals(const propose *p, gen_totals *t) {
+    t->draft_drafted = p->totals.draft_drafted, t->draft_accepted = p->totals.draft_accepted;
+    t->lookup_drafted = p->totals.lookup_drafted, t->lookup_accepted = p->totals.lookup_accepted;
+    memcpy(t->by_reason, p->totals.by_reason, sizeof t->by_reason);
+    memcpy(t->by_rows, p->totals.by_rows, sizeof t->by_rows);
+}
+
+_Static_assert((int)SPEC_POSITIONS == (int)NODES_MAX, "rows of a pass");

@@ -2,6 +2,7 @@
 
 #include "engine/base/mem.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -107,7 +108,6 @@ status steps_open(steps **out, const target *t, const draft *d, isa i, int lanes
     s->params = aligned_alloc(64, (sizeof *s->params + 63) / 64 * 64);
     CHECK(s->params != NULL);
     memset(s->params, 0, sizeof *s->params);
-    s->params->in.n_proposals = -1;
     s->params->in.logprobs = -1;
     pick_lists_init(&s->lists, t->cfg.vocab);
     s->moved = t->kv.layer;
@@ -188,48 +188,56 @@ const step_out *steps_prompt(steps *s, const pick_params *pick, const int32_t *t
 
 const step_out *steps_plain(steps *s) { return run(s, SLOT_PLAIN); }
 
-/* Positions that the draft can see from the committed end and whose context rows are missing. */
-static int32_t lag(const steps *s) {
-    const step_in *in = &s->params->in;
-    const step_state *st = &s->params->st;
-    int32_t base = in->base >= 0 ? in->base : st->base, have = in->base >= 0 ? in->ctx_len : st->ctx_len;
+int32_t steps_len(const steps *s) {
+    const step_params *p = s->params;
+    return p->in.base >= 0 ? p->in.base : p->st.base;
+}
+
+int32_t steps_lag(const steps *s) {
+    if (!s->d) return 0;
+    const step_params *p = s->params;
+    int32_t base = steps_len(s), have = p->in.base >= 0 ? p->in.ctx_len : p->st.ctx_len;
     int32_t oldest = base - s->d->cfg.window;
     return base - (have > oldest ? have : oldest);
 }
 
 void steps_catch_up(steps *s) {
-    if (!s->d) return;
-    for (int32_t n; (n = lag(s)) > 0;) {
+    for (int32_t n; (n = steps_lag(s)) > 0;) {
         if (n > PREFILL_MAX) n = PREFILL_MAX;
         s->params->in.rows = n;
         run(s, SLOT_CONTEXT + bucket_find(context_bucket, CONTEXT_BUCKETS, n));
     }
 }
 
-const step_out *steps_tree(steps *s, int32_t depth, int32_t nodes, int32_t branch) {
-    CHECK(s->d && depth >= 1 && nodes >= 1 && branch >= 1);
-    int b = bucket_find(round_bucket, ROUND_BUCKETS, (nodes > depth ? nodes : depth) + 1);
-    if (lag(s) > round_bucket[b]) steps_catch_up(s);
+const step_out *steps_speculate(steps *s, const round_shape *r) {
+    static const float FREE[NODES_MAX + 1];
     step_in *in = &s->params->in;
-    in->draft_rows = depth + 1;
-    in->nodes_max = nodes;
-    in->branch = branch;
-    in->n_proposals = -1;
+    CHECK(r->nodes >= 0 && r->nodes < NODES_MAX && r->n_given <= DEPTH_MAX && (r->depth == 0 || s->d));
+    int b = bucket_find(round_bucket, ROUND_BUCKETS, (r->nodes > r->depth ? r->nodes : r->depth) + 1);
+    if (r->depth && steps_lag(s) > round_bucket[b]) steps_catch_up(s);
+    in->draft_rows = r->depth + 1;
+    in->branch = r->branch;
+    in->nodes_max = r->nodes, in->nodes_min = r->nodes_min;
+    in->n_proposals = r->n_given;
+    for (int32_t i = 0; i < r->n_given; i++) {
+        in->proposals[i] = r->given[i];
+        in->proposal_logp[i] = r->given_logp ? r->given_logp[i] : 0.0f;
+    }
+    memcpy(in->cost, r->cost ? r->cost : FREE, sizeof in->cost);
+    in->calibrated = r->conf != NULL;
+    if (r->conf) memcpy(in->conf, r->conf, sizeof in->conf);
+    in->min_logp = r->min_p > 0.0f ? logf(r->min_p) : -INFINITY;
     return run(s, SLOT_ROUND + b);
+}
+
+const step_out *steps_tree(steps *s, int32_t depth, int32_t nodes, int32_t branch) {
+    return steps_speculate(s, &(round_shape){ .depth = depth, .branch = branch, .nodes = nodes });
 }
 
 const step_out *steps_round(steps *s, int32_t k) { return steps_tree(s, k, k, 1); }
 
 const step_out *steps_verify(steps *s, const int32_t *proposals, int32_t n) {
-    CHECK(n >= 0 && n < NODES_MAX);
-    int b = bucket_find(round_bucket, ROUND_BUCKETS, n + 1);
-    if (s->d && lag(s) > round_bucket[b]) steps_catch_up(s);
-    step_in *in = &s->params->in;
-    in->draft_rows = 1;
-    in->nodes_max = n;
-    in->n_proposals = n;
-    memcpy(in->proposals, proposals, (size_t)n * sizeof *proposals);
-    return run(s, SLOT_ROUND + b);
+    return steps_speculate(s, &(round_shape){ .branch = 1, .nodes = n, .given = proposals, .n_given = n });
 }
 
 /* ---- doors for tests ---- */

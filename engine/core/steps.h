@@ -32,17 +32,34 @@ const step_out *steps_prefill(steps *s, const int32_t *tokens, int32_t n, bool w
 const step_out *steps_prompt(steps *s, const pick_params *pick, const int32_t *tokens, size_t n);
 /* The anchor alone: one token. */
 const step_out *steps_plain(steps *s);
-/* A draft block of `depth` mask rows; of its candidates (`branch` a row, at most TREE_WIDTH) the most probable
- * prefixes, at most `nodes` < NODES_MAX nodes, are verified in one pass. Catches the draft's context up first when it
- * is far behind. */
+/* What a round proposes, and how much of it is verified. */
 enum { TREE_WIDTH = 8 };
+typedef struct round_shape {
+    int32_t depth;           /* mask rows of the draft's block; 0: the draft is not asked */
+    int32_t branch;          /* candidates of a row that may become nodes, 1 .. TREE_WIDTH; 1: a chain */
+    int32_t nodes;           /* most nodes to verify, below NODES_MAX */
+    int32_t nodes_min;       /* fewest, where there are so many */
+    const int32_t *given;    /* a chain found elsewhere, NULL: none */
+    const float *given_logp; /* of the path up to each of its tokens; NULL: they are certain */
+    int32_t n_given;         /* at most DEPTH_MAX */
+    const float *cost;       /* [NODES_MAX + 1], kernels/params.h; NULL: every node is worth its row */
+    const float *conf;       /* [CONF_CLASSES], NULL: the draft's own probabilities */
+    float min_p;             /* least probability of a node's path; 0: off */
+} round_shape;
+
+/* One round: the most probable prefixes of what the draft and the given chain propose are verified in one pass. Catches
+ * the draft's context up first when it is far behind. */
+const step_out *steps_speculate(steps *s, const round_shape *r);
+/* The same with every one of the `nodes` most probable prefixes of the draft's candidates. */
 const step_out *steps_tree(steps *s, int32_t depth, int32_t nodes, int32_t branch);
 /* The chain of the k likeliest proposals. */
 const step_out *steps_round(steps *s, int32_t k);
-/* The same with a given chain of n proposals, n < NODES_MAX. */
+/* A given chain of n proposals alone, n < NODES_MAX. */
 const step_out *steps_verify(steps *s, const int32_t *proposals, int32_t n);
 /* Projects the taps of all committed positions that the draft can still see and that are missing in its ring. */
 void steps_catch_up(steps *s);
+int32_t steps_lag(const steps *s); /* how many these are; 0 without a draft */
+int32_t steps_len(const steps *s); /* committed positions; the anchor stands behind them */
 
 /* For tests, verify and bench. */
 enum { STEPS_COUNT = 1 + PREFILL_BUCKETS + ROUND_BUCKETS + CONTEXT_BUCKETS };

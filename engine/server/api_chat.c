@@ -18,7 +18,7 @@ typedef struct draft {
     json_t *body, *kwargs;
     api_params p;
     buf ignored, prompt;
-    token_list ids;
+    token_list ids, predicted;
     int64_t template_ns, tokenize_ns;
     char param[PARAM_NAME_MAX];
 } draft;
@@ -140,6 +140,19 @@ static void on_flush(gen_sink *s) {
 
 /* ----------------------------------------------------------------------- the request */
 
+/* Ids of the prediction, for the look-up. Text that is no UTF-8 cannot be in JSON. */
+static status encode_prediction(const text_model *tm, draft *d, err *e) {
+    const json_t *content = d->p.prediction;
+    if (json_is_string(content))
+        return text_encode(tm, (str){ json_string_value(content), json_string_length(content) }, false, &d->predicted,
+                           e);
+    for (size_t i = 0; i < json_array_size(content); i++) {
+        const json_t *text = json_object_get(json_array_get(content, i), "text");
+        TRY(text_encode(tm, (str){ json_string_value(text), json_string_length(text) }, false, &d->predicted, e));
+    }
+    return OK;
+}
+
 static status render(const api_call *call, draft *d, err *e) {
     const text_model *tm = engine_get_text(call->sv->en);
     TRY(api_params_kwargs(&d->kwargs, d->body, call->sv->opt.kwargs_json, d->p.thinking, d->param, e));
@@ -159,6 +172,7 @@ static status render(const api_call *call, draft *d, err *e) {
     TRY(chat_render(tm, &rq, &d->prompt, d->param, e));
     int64_t t1 = clock_ns();
     TRY(text_encode(tm, buf_view(&d->prompt), true, &d->ids, e));
+    TRY(encode_prediction(tm, d, e));
     d->template_ns = t1 - t0;
     d->tokenize_ns = clock_ns() - t1;
     return OK;
@@ -181,12 +195,14 @@ static gen_request make_gen_request(const draft *d, const server *sv) {
     arena *mem = arena_new();
     const api_params *p = &d->p;
     int32_t *ids = arena_alloc(mem, sizeof *ids * d->ids.n);
+    int32_t *predicted = arena_alloc(mem, sizeof *predicted * d->predicted.n);
     str *stop = arena_alloc(mem, sizeof *stop * (size_t)p->n_stop);
     token_bias *bias = arena_alloc(mem, sizeof *bias * (size_t)p->n_bias);
     pick_options pick = p->pick;
     pick.bias = bias, pick.n_bias = p->n_bias;
     memcpy(bias, p->bias, sizeof *bias * (size_t)p->n_bias);
     memcpy(ids, d->ids.ids, sizeof *ids * d->ids.n);
+    if (d->predicted.n) memcpy(predicted, d->predicted.ids, sizeof *predicted * d->predicted.n);
     for (int32_t i = 0; i < p->n_stop; i++) stop[i] = arena_str(mem, p->stop[i]);
     reply_start start = chat_start(engine_get_text(sv->en), ids, d->ids.n);
     return (gen_request){
@@ -199,8 +215,9 @@ static gen_request make_gen_request(const draft *d, const server *sv) {
                    .n_stop = (size_t)p->n_stop,
                    .ignore_end = p->ignore_end },
         .logprobs = p->logprobs,
-        .spec_tokens = p->spec_tokens,
-        .spec_tree = p->spec_tree,
+        .spec = p->spec,
+        .prediction = predicted,
+        .n_prediction = d->predicted.n,
         .mem = mem,
     };
 }
@@ -297,4 +314,5 @@ void api_chat(const api_call *call) {
     buf_free(&d.ignored);
     buf_free(&d.prompt);
     token_list_free(&d.ids);
+    token_list_free(&d.predicted);
 }

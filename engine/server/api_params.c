@@ -136,7 +136,7 @@ static const struct member {
 
     { "parallel_tool_calls", M_IGNORED },
     { "cache_prompt", M_IGNORED },
-    { "prediction", M_IGNORED },
+    { "prediction", M_READ },
     { "user", M_IGNORED },
     { "metadata", M_IGNORED },
     { "store", M_IGNORED },
@@ -294,21 +294,19 @@ static status read_reasoning(api_reader *r, api_params *p) {
                    "reasoning_format must be \"reasoning_content\", \"reasoning\", \"both\" or \"none\"");
 }
 
-/* Speculation never changes the text, only its speed. */
+/* Speculation never changes the text, only its speed. max SPEC_MAX: as many as there are. */
 static status set_speculation(api_reader *r, api_params *p, const engine_facts *f, str mode, json_int_t max) {
-    int32_t most = max < f->spec_max ? (int32_t)max : f->spec_max; /* an upper bound: the draft may offer less */
     if (str_eq(mode, STR("off"))) {
-        p->spec_tokens = 0;
+        p->spec.mode = SPEC_OFF;
     } else if (str_eq(mode, STR("fixed"))) {
-        p->spec_tokens = most;
-    } else if (str_eq(mode, STR("auto"))) { /* the default number; there is no width that adapts */
-        p->spec_tokens = most < f->spec_tokens ? most : SPEC_DEFAULT;
+        p->spec.mode = SPEC_FIXED;
+        p->spec.tokens = max < f->spec_max ? (int32_t)max : f->spec_max;
+    } else if (str_eq(mode, STR("auto"))) {
+        p->spec.mode = SPEC_AUTO;
+        p->spec.tokens = max < f->spec_max ? (int32_t)max : SPEC_DEFAULT;
     } else {
         api_read_name(r, "mode");
-        return err_set(r->e, ERR_REQUEST,
-                       "speculation.mode must be \"off\", \"fixed\" or \"auto\" (\"auto\" is the server's default "
-                       "number of proposals, %d)",
-                       f->spec_tokens);
+        return err_set(r->e, ERR_REQUEST, "speculation.mode must be \"off\", \"fixed\" or \"auto\"");
     }
     return OK;
 }
@@ -342,19 +340,42 @@ static status read_speculation(api_reader *r, api_params *p, const api_defaults 
     TRY(read_speculation_header(r, p, def));
     TRY(api_read_object(r, "speculation", &in, within));
     if (!in.o) return OK;
-    const char *mode = "auto";
+    const char *mode = NULL;
     json_int_t max = SPEC_MAX, tree = SPEC_DEFAULT;
     double min_p = 0;
     bool trace = false;
     TRY(api_read_str(&in, "mode", &mode));
     TRY(api_read_int(&in, "max", 0, SPEC_MAX, &max));
     TRY(api_read_int(&in, "tree", 0, def->facts->spec_tree_max, &tree));
-    p->spec_tree = (int32_t)tree;
+    p->spec.tree = (int32_t)tree;
     TRY(api_read_real(&in, "min_p", 0, false, 1, &min_p));
     TRY(api_read_bool(&in, "trace", &trace));
-    if (min_p != 0) return api_read_unsupported(&in, "min_p", "leave it out or send 0");
+    p->spec.min_p = (float)min_p;
     if (trace) return api_read_unsupported(&in, "trace", "leave it out or send false");
+    if (!mode) { /* the server's, as deep as is said here */
+        if (max < SPEC_MAX) p->spec.tokens = max < def->facts->spec_max ? (int32_t)max : def->facts->spec_max;
+        return OK;
+    }
     return set_speculation(&in, p, def->facts, str_of(mode), max);
+}
+
+/* {"type": "content", "content": text or text parts}: what the answer may repeat. */
+static status read_prediction(api_reader *r, api_params *p) {
+    char within[PARAM_NAME_MAX];
+    api_reader in;
+    const char *type = "content";
+    TRY(api_read_object(r, "prediction", &in, within));
+    if (!in.o) return OK;
+    TRY(api_read_str(&in, "type", &type));
+    if (strcmp(type, "content") != 0) return api_read_unsupported(&in, "type", "only \"content\" is");
+    const json_t *content = api_read_find(&in, "content");
+    if (!json_is_string(content) && !json_is_array(content))
+        return api_read_wrong_type(&in, "content", "a string or an array of text parts", content);
+    for (size_t i = 0; i < json_array_size(content); i++)
+        if (!json_is_string(json_object_get(json_array_get(content, i), "text")))
+            return api_read_wrong_type(&in, "content", "a string or an array of text parts", content);
+    p->prediction = content;
+    return OK;
 }
 
 /* Calls are not parsed out of the answer, so nothing may promise them. */
@@ -398,8 +419,7 @@ status api_params_read(api_params *out, const json_t *body, const api_defaults *
     api_params p = { .model = "",
                      .pick = def->facts->pick,
                      .logprobs = -1,
-                     .spec_tokens = SPEC_DEFAULT,
-                     .spec_tree = SPEC_DEFAULT,
+                     .spec = { SPEC_MODE_DEFAULT, SPEC_DEFAULT, SPEC_DEFAULT, 0.0f },
                      .thinking = -1 };
     TRY(judge_members(&r, def->strict, ignored));
     TRY(api_read_str(&r, "model", &p.model));
@@ -409,6 +429,7 @@ status api_params_read(api_params *out, const json_t *body, const api_defaults *
     TRY(read_stop(&r, &p));
     TRY(read_reasoning(&r, &p));
     TRY(read_speculation(&r, &p, def));
+    TRY(read_prediction(&r, &p));
     TRY(read_tools(&r));
     TRY(read_formats(&r));
     *out = p;

@@ -10,6 +10,7 @@
 #include "engine/base/arena.h"
 #include "engine/base/buf.h"
 #include "engine/base/status.h"
+#include <jansson.h>
 #include "engine/engine.h"
 
 enum { PARAM_NAME_MAX = 64, PARAM_STOPS_MAX = 16 };
@@ -27,7 +28,8 @@ typedef struct api_params {
     int32_t logprobs; /* alternatives with every token, -1: no log-probabilities */
     str stop[PARAM_STOPS_MAX];
     int32_t n_stop;
-    int32_t spec_tokens, spec_tree;
+    spec_options spec;
+    const json_t *prediction; /* text, or an array of parts with "text"; the body's. NULL: none */
     reasoning_format reasoning;
     double ping_s;    /* 0: the server's */
     int32_t thinking; /* of reasoning_effort or reasoning: -1 not said, 0 off, 1 on */

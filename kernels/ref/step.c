@@ -57,7 +57,7 @@ void ref_begin(const void *args, const lane *ln) {
     set_chain(&st->draft, st->base, 0);
     set_chain(&st->ctx, st->ctx_len, 0);
     st->head_n = st->head_first = st->draft_head_n = st->draft_head_first = 0;
-    out->n = out->rows = out->drafted = out->accepted = 0;
+    out->n = out->rows = out->drafted = out->accepted = out->draft_depth = out->ctx_rows = 0;
     out->base = st->base;
     switch (a->kind) {
     case STEP_PREFILL: begin_prefill(a->p, a->rows_max); break;
@@ -66,8 +66,9 @@ void ref_begin(const void *args, const lane *ln) {
         st->head_n = 1;
         break;
     case STEP_ROUND:
+        if (in->draft_rows <= 1) break; /* whoever drafts next projects what is missing then */
         begin_context(st, a->window, PREFILL_MAX);
-        if (in->draft_rows > 1 && in->n_proposals < 0) begin_draft(st, in->draft_rows, a->mask_id);
+        begin_draft(st, in->draft_rows, a->mask_id);
         break;
     case STEP_CONTEXT: begin_context(st, a->window, min_i32(in->rows, PREFILL_MAX)); break;
     }
@@ -75,32 +76,42 @@ void ref_begin(const void *args, const lane *ln) {
 
 /* --- tree --- */
 
-/* Given proposals as a chain, or the most probable prefixes of the draft's candidates. */
+/* What the host needs to know of the draft's block and of the nodes to judge them afterwards. */
+static void tell_nodes(step_params *p, const tree_candidates *c) {
+    step_out *out = &p->out;
+    const row_set *rows = &p->st.rows;
+    memcpy(out->proposal, rows->token + 1, (size_t)(rows->n - 1) * sizeof *out->proposal);
+    memcpy(out->note, p->st.note, (size_t)rows->n * sizeof *out->note);
+    out->drafted = rows->n - 1;
+    out->draft_depth = c->depth;
+    for (int32_t d = 1; d <= c->depth; d++) out->draft_conf[d - 1] = (uint8_t)tree_conf(tree_own_logp(c, d, 0));
+    out->ctx_rows = p->st.ctx.n;
+}
+
 void ref_tree(const void *args, const lane *ln) {
     if (ln->id) return;
     const tree_args *a = args;
     const step_in *in = &a->p->in;
     step_state *st = &a->p->st;
-    int32_t budget = max_i32(min_i32(in->nodes_max, a->rows_max - 1), 0);
-    tree_begin(&st->rows, st->base, st->anchor);
-    if (in->n_proposals >= 0) {
-        CHECK(in->n_proposals <= DEPTH_MAX);
-        for (int32_t i = 0; i < min_i32(in->n_proposals, budget); i++)
-            CHECK(tree_add(&st->rows, i, in->proposals[i]) == i + 1);
-    } else {
+    CHECK(in->n_proposals >= 0 && in->n_proposals <= DEPTH_MAX);
+    tree_candidates c = { .depth = 0 };
+    if (st->draft_head_n) {
         CHECK(st->draft_head_n <= a->id.rows && in->branch >= 1);
-        tree_candidates c = { .token = a->id.data,
-                              .logp = a->logp.data,
-                              .depth = st->draft_head_n,
-                              .width = min_i32(in->branch, a->id.cols),
-                              .token_stride = (int32_t)(a->id.stride / (int64_t)sizeof(int32_t)),
-                              .logp_stride = (int32_t)(a->logp.stride / (int64_t)sizeof(float)) };
-        tree_grow(&st->rows, &c, budget, NULL);
+        c = (tree_candidates){ .token = a->id.data,
+                               .logp = a->logp.data,
+                               .depth = st->draft_head_n,
+                               .width = min_i32(in->branch, a->id.cols),
+                               .token_stride = (int32_t)(a->id.stride / (int64_t)sizeof(int32_t)),
+                               .logp_stride = (int32_t)(a->logp.stride / (int64_t)sizeof(float)),
+                               .conf = in->calibrated ? in->conf : NULL };
     }
-    memcpy(a->p->out.proposal, st->rows.token + 1, (size_t)(st->rows.n - 1) * sizeof(int32_t));
+    tree_begin(&st->rows, st->base, st->anchor);
+    tree_grow(&st->rows, &c, &(tree_given){ in->proposals, in->proposal_logp, in->n_proposals },
+              max_i32(min_i32(in->nodes_max, a->rows_max - 1), 0), st->note);
+    tree_cut(&st->rows, st->note, in->cost, in->nodes_min, in->min_logp);
     st->head_first = 0;
     st->head_n = st->rows.n;
-    a->p->out.drafted = st->rows.n - 1;
+    tell_nodes(a->p, &c);
 }
 
 /* --- accept --- */
@@ -119,7 +130,10 @@ static void accept_path(step_params *p) {
     int32_t proposals = st->n_accepted - 1;
     for (int32_t j = 0; j < proposals; j++) p->out.token[j] = rows->token[st->accepted[j + 1]];
     p->out.token[proposals] = st->choice[st->accepted[proposals]];
-    for (int32_t j = 0; j <= proposals; j++) tell_logprobs(p, j, st->accepted[j]);
+    for (int32_t j = 0; j <= proposals; j++) {
+        tell_logprobs(p, j, st->accepted[j]);
+        p->out.path[j] = st->accepted[j];
+    }
     p->out.n = st->n_accepted;
     p->out.accepted = proposals;
     st->base += st->n_accepted;

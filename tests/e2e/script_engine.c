@@ -279,7 +279,7 @@ static void play(engine *en, const taken_request *tr) {
     r.thinks = str_ends(buf_view(&prompt), STR("<think>"));
     int32_t room = en->facts.ctx - r.t.prompt;
     r.max_new = rq->max_new < room ? rq->max_new : room;
-    r.width = rq->spec_tokens == SPEC_DEFAULT ? en->facts.spec_tokens : rq->spec_tokens;
+    r.width = rq->spec.mode == SPEC_OFF ? 0 : rq->spec.tokens == SPEC_DEFAULT ? SPEC_WIDTH : rq->spec.tokens;
     log_info("script", "run %llu: prompt ends in %s, width %d", (unsigned long long)tr->id,
              r.thinks ? "<think>" : "</think>", r.width);
     const pick_options *p = &rq->pick;
@@ -348,7 +348,7 @@ status script_engine_open(engine **out, const script_options *opt, err *e) {
                                 .parameters = 1,
                                 .has_draft = true,
                                 .spec_max = SPEC_WIDTH,
-                                .spec_tokens = SPEC_WIDTH,
+                                .spec_tree_max = 31,
                                 .pick = { .temperature = 1, .top_p = 1 },
                                 .isa = "script",
                                 .lanes = 1 };

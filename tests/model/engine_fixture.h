@@ -14,7 +14,8 @@ enum { PATIENCE_S = 60, CTX = 4096, DRAIN = 3 };
 typedef struct question {
     const int32_t *tokens;
     size_t n;
-    int32_t max_new, width;
+    int32_t max_new;
+    spec_options spec;
     int32_t logprobs; /* as in gen_request */
     pick_options pick;
     reply_options reply;
@@ -40,11 +41,16 @@ FIXTURE void answer_free(answer *a) {
     *a = (answer){ 0 };
 }
 
+/* width proposals in a chain, 0: plain steps, SPEC_DEFAULT: as the engine likes. */
+FIXTURE spec_options spec_of(int32_t width) {
+    return (spec_options){ width == SPEC_DEFAULT ? SPEC_MODE_DEFAULT : SPEC_FIXED, width, SPEC_DEFAULT, 0.0f };
+}
+
 FIXTURE question ask(const token_list *prompt, int32_t max_new, int32_t width) {
     return (question){ .tokens = prompt->ids,
                        .n = prompt->n,
                        .max_new = max_new,
-                       .width = width,
+                       .spec = spec_of(width),
                        .logprobs = -1,
                        .pick = { .top_p = 1.0f },
                        .reply = { .start = REPLY_CONTENT } };
@@ -59,8 +65,7 @@ FIXTURE status submit(engine *en, const question *q, answer *a, err *e) {
                        .max_new = q->max_new,
                        .pick = q->pick,
                        .reply = q->reply,
-                       .spec_tokens = q->width,
-                       .spec_tree = SPEC_DEFAULT,
+                       .spec = q->spec,
                        .logprobs = q->logprobs,
                        .mem = mem,
                        .user = a };
@@ -203,7 +208,10 @@ FIXTURE void check_totals(const answer *a, const question *q) {
 
 FIXTURE int engine_setup(void **state) {
     world *w = xalloc(sizeof *w);
-    w->en = start((engine_options){ .ctx = CTX, .spec_tokens = SPEC_DEFAULT, .queue_max = 4 });
+    w->en = start((engine_options){ .ctx = CTX,
+                                    .spec = { SPEC_FIXED, SPEC_DEFAULT, SPEC_DEFAULT, 0.0f },
+                                    .proposers = PROPOSE_DRAFT,
+                                    .queue_max = 4 });
     w->code = golden_ids("p0.ids");
     w->tools = golden_ids("p1.ids");
     w->thinking = golden_ids("p2.ids");

@@ -18,21 +18,21 @@ static void test_facts(void **state) {
     assert_int_equal(f->vocab, 4096);
     assert_true(f->has_draft);
     assert_int_equal(f->spec_max, 15);
-    assert_int_equal(f->spec_tokens, 7);
+    assert_true(f->spec.mode == SPEC_FIXED && f->spec.tokens == 7 && f->spec.tree == 0);
 }
 
 static void check_widths(world *w, question q, const char *what) {
-    q.width = 0;
+    q.spec = spec_of(0);
     answer want = get_answer(w->en, &q);
     check_totals(&want, &q);
     assert_int_equal(want.totals.rounds, 0);
     assert_true(want.ids.n > 1);
     for (int i = 0; i <= N_WIDTHS; i++) {
-        q.width = i < N_WIDTHS ? WIDTHS[i] : SPEC_DEFAULT;
+        q.spec = spec_of(i < N_WIDTHS ? WIDTHS[i] : SPEC_DEFAULT);
         answer got = get_answer(w->en, &q);
-        check_same(&got, &want, what, q.width);
+        check_same(&got, &want, what, q.spec.tokens);
         check_totals(&got, &q);
-        if (q.width) assert_true(got.totals.rounds > 0);
+        if (q.spec.tokens) assert_true(got.totals.rounds > 0);
         answer_free(&got);
     }
     answer_free(&want);
@@ -109,7 +109,7 @@ static void test_max_new(void **state) {
     assert_int_equal(whole.ids.n, 9);
     for (int i = 0; i < 5; i++)
         for (int j = 0; j < N_WIDTHS; j++) {
-            q.max_new = MOST[i], q.width = WIDTHS[j];
+            q.max_new = MOST[i], q.spec = spec_of(WIDTHS[j]);
             answer got = get_answer(w->en, &q);
             assert_int_equal(got.why, DONE_LENGTH);
             assert_int_equal(got.ids.n, MOST[i]);
@@ -127,11 +127,11 @@ static void check_stop(engine *en, question q, const answer *whole, str stop) {
     str want = { text.p, (size_t)(found - text.p) };
     q.reply.stop = stops, q.reply.n_stop = 2;
     for (int i = 0; i < N_WIDTHS; i++) {
-        q.width = WIDTHS[i];
+        q.spec = spec_of(WIDTHS[i]);
         answer got = get_answer(en, &q);
         if (got.why != DONE_STOP || !str_eq(buf_view(&got.text), want))
             fail_msg("stop \"%.*s\", %d proposals: ended by %d with \"%.*s\", expected \"%.*s\"", STR_ARG(stop),
-                     q.width, got.why, STR_ARG(buf_view(&got.text)), STR_ARG(want));
+                     q.spec.tokens, got.why, STR_ARG(buf_view(&got.text)), STR_ARG(want));
         assert_int_equal(got.totals.stop_index, 1);
         assert_true(got.ids.n <= whole->ids.n);
         assert_memory_equal(got.ids.ids, whole->ids.ids, got.ids.n * sizeof(int32_t));
@@ -194,7 +194,7 @@ static void test_bias(void **state) {
     token_bias forced[] = { { 777, 60.0f }, { 777, 40.0f } }, forbidden[] = { { 5, 1.0f }, { whole.ids.ids[0], -100 } };
     assert_false(has_token(&whole, 777));
     for (int i = 0; i < N_WIDTHS; i++) {
-        q.width = WIDTHS[i];
+        q.spec = spec_of(WIDTHS[i]);
         q.pick.bias = forced, q.pick.n_bias = 2;
         answer got = get_answer(w->en, &q);
         assert_int_equal(got.ids.n, 24);
@@ -300,9 +300,9 @@ static void test_logprobs(void **state) {
         answer plain = get_answer(w->en, &q);
         check_logprobs(&plain, TOPS[t], engine_get_text(w->en));
         for (int i = 1; i < N_WIDTHS; i++) {
-            q.width = WIDTHS[i];
+            q.spec = spec_of(WIDTHS[i]);
             answer got = get_answer(w->en, &q);
-            check_same(&got, &plain, "log-probabilities", q.width);
+            check_same(&got, &plain, "log-probabilities", q.spec.tokens);
             assert_int_equal(got.logprobs.len, plain.logprobs.len);
             assert_memory_equal(got.logprobs.data, plain.logprobs.data, plain.logprobs.len);
             answer_free(&got);
@@ -349,7 +349,7 @@ static void test_long_prompt(void **state) {
             plain = got;
             continue;
         }
-        check_same(&got, &plain, "4000 tokens", q.width);
+        check_same(&got, &plain, "4000 tokens", q.spec.tokens);
         answer_free(&got);
     }
     answer_free(&plain);
@@ -364,27 +364,29 @@ static void test_proposers(void **state) {
     for (int i = 0; i < 3; i++)
         for (size_t j = 0; j < w->code.n; j++) token_list_push(&prompt, w->code.ids[j]);
     static const engine_options KINDS[] = {
-        { .proposers = PROPOSE_LOOKUP },
-        { .proposers = PROPOSE_DRAFT + PROPOSE_LOOKUP },
-        { .proposers = PROPOSE_DRAFT, .spec_tree = 12 },
-        { .proposers = PROPOSE_DRAFT + PROPOSE_LOOKUP, .spec_tree = 31 },
+        { .proposers = PROPOSE_LOOKUP, .spec = { SPEC_FIXED, 7, 0, 0 } },
+        { .proposers = PROPOSE_DRAFT + PROPOSE_LOOKUP, .spec = { SPEC_FIXED, 7, 0, 0 } },
+        { .proposers = PROPOSE_DRAFT, .spec = { SPEC_FIXED, 7, 12, 0 } },
+        { .proposers = PROPOSE_DRAFT + PROPOSE_LOOKUP, .spec = { SPEC_FIXED, 15, 31, 0.05f } },
+        { .proposers = PROPOSE_LOOKUP, .spec = { SPEC_AUTO, SPEC_DEFAULT, SPEC_DEFAULT, 0 } },
+        { .proposers = PROPOSE_DRAFT + PROPOSE_LOOKUP, .spec = { SPEC_AUTO, SPEC_DEFAULT, SPEC_DEFAULT, 0 } },
     };
     for (size_t k = 0; k < sizeof KINDS / sizeof *KINDS; k++) {
         engine_options o = KINDS[k];
-        o.ctx = CTX, o.spec_tokens = SPEC_DEFAULT;
+        o.ctx = CTX;
         engine *en = start(o);
         for (uint64_t seed = 0; seed < 3; seed++) { /* 0: greedy */
             question q = ask(&prompt, 150, 0);
             if (seed) q.pick = (pick_options){ .temperature = 0.8f, .top_p = 0.95f, .seed = seed };
             q.reply.ignore_end = true;
             answer want = get_answer(w->en, &q);
-            q.width = 7;
+            q.spec = spec_of(SPEC_DEFAULT);
             answer got = get_answer(en, &q);
             check_same(&got, &want, "proposers", (int32_t)k);
             check_totals(&got, &q);
             bool looks_up = o.proposers & PROPOSE_LOOKUP, drafts = o.proposers & PROPOSE_DRAFT;
             assert_true((got.totals.lookup_accepted > 0) == looks_up);
-            assert_true((got.totals.drafted > got.totals.lookup_drafted) == drafts);
+            assert_true((got.totals.draft_accepted > 0) == drafts);
             answer_free(&want);
             answer_free(&got);
         }

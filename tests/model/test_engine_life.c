@@ -27,9 +27,9 @@ static void test_refused(void **state) {
     expect_refused(w->en, &q, ERR_REQUEST, "prompt token 1 is 4096");
     q = good, q.tokens = negative, q.n = 1;
     expect_refused(w->en, &q, ERR_REQUEST, "prompt token 0 is -1");
-    q = good, q.width = 16;
+    q = good, q.spec = spec_of(16);
     expect_refused(w->en, &q, ERR_REQUEST, "16 proposals");
-    q = good, q.width = -2;
+    q = good, q.spec = spec_of(-2);
     expect_refused(w->en, &q, ERR_REQUEST, "-2 proposals");
     q = good, q.pick.temperature = -0.5f;
     expect_refused(w->en, &q, ERR_REQUEST, "temperature -0.5");
@@ -94,7 +94,7 @@ static question endless(const token_list *prompt) {
 /* One runs, one waits, a third is too many. */
 static void test_queue(void **state) {
     world *w = *state;
-    engine *en = start((engine_options){ .queue_max = 1, .ctx = CTX, .spec_tokens = SPEC_DEFAULT });
+    engine *en = start((engine_options){ .queue_max = 1, .ctx = CTX, .spec = spec_of(SPEC_DEFAULT) });
     answer running = { 0 }, waiting = { 0 }, third = { 0 }, next = { 0 };
     question q = endless(&w->code), small = ask(&w->code, 4, 7);
     MUST(submit(en, &q, &running, e));
@@ -126,7 +126,7 @@ static void test_queue(void **state) {
 
 static void test_cancel_prefill(void **state) {
     (void)state;
-    engine *en = start((engine_options){ .prefill_chunk = 1, .ctx = CTX, .spec_tokens = SPEC_DEFAULT });
+    engine *en = start((engine_options){ .prefill_chunk = 1, .ctx = CTX, .spec = spec_of(SPEC_DEFAULT) });
     token_list prompt = { demo_tokens(4000), 4000, 4000 };
     question q = endless(&prompt);
     answer a = { 0 };
@@ -146,11 +146,11 @@ static void test_cancel_prefill(void **state) {
 /* What a cancelled request leaves behind does not reach the next one: the same ids as from an engine that is new. */
 static void test_after_cancel(void **state) {
     world *w = *state;
-    engine *fresh = start((engine_options){ .ctx = CTX, .spec_tokens = SPEC_DEFAULT }); /* nobody may wait */
+    engine *fresh = start((engine_options){ .ctx = CTX, .spec = spec_of(SPEC_DEFAULT) }); /* nobody may wait */
     question q = ask(&w->tools, 60, 7);
     answer cold = get_answer(fresh, &q), a = { 0 };
     question other = endless(&w->completion);
-    other.width = 15;
+    other.spec = spec_of(15);
     MUST(submit(fresh, &other, &a, e));
     wait_for(fresh, &a.steps, 5);
     engine_cancel(fresh, a.id);
@@ -159,7 +159,7 @@ static void test_after_cancel(void **state) {
     assert_true(a.totals.generated >= 5);
     assert_int_equal(a.totals.generated, a.ids.n);
     answer warm = get_answer(fresh, &q);
-    check_same(&warm, &cold, "after a cancelled request", q.width);
+    check_same(&warm, &cold, "after a cancelled request", q.spec.tokens);
     engine_close(fresh);
     answer_free(&cold);
     answer_free(&warm);
@@ -168,7 +168,7 @@ static void test_after_cancel(void **state) {
 
 static void test_close_while_busy(void **state) {
     world *w = *state;
-    engine *en = start((engine_options){ .queue_max = 3, .ctx = CTX, .spec_tokens = SPEC_DEFAULT });
+    engine *en = start((engine_options){ .queue_max = 3, .ctx = CTX, .spec = spec_of(SPEC_DEFAULT) });
     answer running = { 0 }, waiting = { 0 };
     question q = endless(&w->code);
     MUST(submit(en, &q, &running, e));

@@ -8,6 +8,7 @@ enum { BUCKET = 16 };
 typedef struct step_shape {
     step_kind kind;
     int32_t base, rows, draft_rows, n_proposals, nodes_max, branch;
+    float row_cost; /* what a row of the verify pass costs; above 0 the draft's word is also calibrated */
 } step_shape;
 
 static step_params *params_of(tcase *t, const step_shape *s) {
@@ -20,9 +21,16 @@ static step_params *params_of(tcase *t, const step_shape *s) {
     p->in.n_proposals = s->n_proposals;
     p->in.nodes_max = s->nodes_max;
     p->in.branch = s->branch ? s->branch : 1;
-    for (int32_t i = 0; i < DEPTH_MAX; i++) p->in.proposals[i] = 100 + i;
+    for (int32_t i = 0; i < DEPTH_MAX; i++) {
+        p->in.proposals[i] = i % 3 == 2 ? 200 + i : 100 + i; /* some stand among the candidates of build_tree */
+        p->in.proposal_logp[i] = -0.2f * (float)(i + 1);
+    }
+    p->in.min_logp = -100.0f;
+    p->in.calibrated = s->row_cost > 0.0f;
+    for (int32_t i = 0; i <= NODES_MAX; i++) p->in.cost[i] = s->row_cost * (float)i;
+    for (int32_t i = 0; i < CONF_CLASSES; i++) p->in.conf[i] = -0.1f * (float)(CONF_CLASSES - i);
     p->st.base = 70, p->st.anchor = 6, p->st.ctx_len = 66;
-    p->st.draft_head_n = s->draft_rows > 1 && s->n_proposals < 0 ? s->draft_rows - 1 : 0;
+    p->st.draft_head_n = s->draft_rows > 1 ? s->draft_rows - 1 : 0;
     return p;
 }
 
@@ -75,72 +83,82 @@ static const op_case CASES[] = {
     { .id = OP_BEGIN,
       .name = "prefill",
       .build = build_begin,
-      .shape = &(step_shape){ STEP_PREFILL, 40, 7, 0, -1, 0, 0 },
+      .shape = &(step_shape){ STEP_PREFILL, 40, 7, 0, 0, 0, 0, 0 },
       .rows = 1 },
     { .id = OP_BEGIN,
       .name = "prefill goes on",
       .build = build_begin,
-      .shape = &(step_shape){ STEP_PREFILL, -1, 16, 0, -1, 0, 0 },
+      .shape = &(step_shape){ STEP_PREFILL, -1, 16, 0, 0, 0, 0, 0 },
       .rows = 1 },
     { .id = OP_BEGIN,
       .name = "plain",
       .build = build_begin,
-      .shape = &(step_shape){ STEP_PLAIN, -1, 0, 0, -1, 0, 0 },
+      .shape = &(step_shape){ STEP_PLAIN, -1, 0, 0, 0, 0, 0, 0 },
       .rows = 1 },
     { .id = OP_BEGIN,
       .name = "round",
       .build = build_begin,
-      .shape = &(step_shape){ STEP_ROUND, 30, 0, 8, -1, 7, 0 },
+      .shape = &(step_shape){ STEP_ROUND, 30, 0, 8, 0, 7, 0, 0 },
       .rows = 1 },
     { .id = OP_BEGIN,
       .name = "round with proposals",
       .build = build_begin,
-      .shape = &(step_shape){ STEP_ROUND, -1, 0, 8, 3, 7, 0 },
+      .shape = &(step_shape){ STEP_ROUND, -1, 0, 8, 3, 7, 0, 0 },
       .rows = 1 },
     { .id = OP_BEGIN,
       .name = "context",
       .build = build_begin,
-      .shape = &(step_shape){ STEP_CONTEXT, 200, 50, 0, -1, 0, 0 },
+      .shape = &(step_shape){ STEP_CONTEXT, 200, 50, 0, 0, 0, 0, 0 },
       .rows = 1 },
     { .id = OP_TREE,
       .name = "draft",
       .build = build_tree,
-      .shape = &(step_shape){ STEP_ROUND, 70, 0, 8, -1, 31, 0 },
+      .shape = &(step_shape){ STEP_ROUND, 70, 0, 8, 0, 31, 0, 0 },
       .rows = 1 },
     { .id = OP_TREE,
       .name = "branches",
       .build = build_tree,
-      .shape = &(step_shape){ STEP_ROUND, 70, 0, 8, -1, 15, 2 },
+      .shape = &(step_shape){ STEP_ROUND, 70, 0, 8, 0, 15, 2, 0 },
       .rows = 1 },
     { .id = OP_TREE,
       .name = "cut",
       .build = build_tree,
-      .shape = &(step_shape){ STEP_ROUND, 70, 0, 16, -1, 5, 0 },
+      .shape = &(step_shape){ STEP_ROUND, 70, 0, 16, 0, 5, 0, 0 },
       .rows = 1 },
     { .id = OP_TREE,
       .name = "proposals",
       .build = build_tree,
-      .shape = &(step_shape){ STEP_ROUND, 70, 0, 8, 31, 31, 0 },
+      .shape = &(step_shape){ STEP_ROUND, 70, 0, 0, 31, 31, 0, 0 },
+      .rows = 1 },
+    { .id = OP_TREE,
+      .name = "both",
+      .build = build_tree,
+      .shape = &(step_shape){ STEP_ROUND, 70, 0, 8, 9, 15, 2, 0 },
+      .rows = 1 },
+    { .id = OP_TREE,
+      .name = "worth their rows",
+      .build = build_tree,
+      .shape = &(step_shape){ STEP_ROUND, 70, 0, 8, 9, 15, 2, 0.3f },
       .rows = 1 },
     { .id = OP_ACCEPT,
       .name = "prefill",
       .build = build_accept,
-      .shape = &(step_shape){ STEP_PREFILL, 70, 9, 0, -1, 0, 0 },
+      .shape = &(step_shape){ STEP_PREFILL, 70, 9, 0, 0, 0, 0, 0 },
       .rows = 1 },
     { .id = OP_ACCEPT,
       .name = "plain",
       .build = build_accept,
-      .shape = &(step_shape){ STEP_PLAIN, 70, 1, 0, -1, 0, 0 },
+      .shape = &(step_shape){ STEP_PLAIN, 70, 1, 0, 0, 0, 0, 0 },
       .rows = 1 },
     { .id = OP_ACCEPT,
       .name = "round",
       .build = build_accept,
-      .shape = &(step_shape){ STEP_ROUND, 70, 12, 0, -1, 0, 0 },
+      .shape = &(step_shape){ STEP_ROUND, 70, 12, 0, 0, 0, 0, 0 },
       .rows = 1 },
     { .id = OP_ACCEPT,
       .name = "context",
       .build = build_accept,
-      .shape = &(step_shape){ STEP_CONTEXT, 70, 0, 0, -1, 0, 0 },
+      .shape = &(step_shape){ STEP_CONTEXT, 70, 0, 0, 0, 0, 0, 0 },
       .rows = 1 },
     { .id = OP_STAMP,
       .name = "first",

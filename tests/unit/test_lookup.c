@@ -247,7 +247,7 @@ static void test_brute_force(void **state) {
             exact += check_match(l, &m);
             if (change % 50 == 49) check_fresh(l, &m);
             if (dice(200)) continue;
-            lookup_reset(l);
+            lookup_begin(l, NULL, 0);
             m.timeline.n = m.prediction.n = 0;
         }
         lookup_free(l);
@@ -340,7 +340,7 @@ static void test_prediction(void **state) {
     assert_int_equal(propose(l).n, 0);
     assert_int_equal(PREDICT(l, 7, 1, 3, 3, 3, 3, 3, 8, 9, 9), 8); /* longer than there is room for */
     assert_int_equal(propose(l).n, 6);
-    lookup_reset(l);
+    lookup_begin(l, NULL, 0);
     ADD(l, 7, 1);
     assert_int_equal(propose(l).n, 0);
     lookup_free(l);
@@ -367,7 +367,7 @@ static void test_full(void **state) {
             if (round % 2)
                 lookup_truncate(l, 0);
             else
-                lookup_reset(l);
+                lookup_begin(l, NULL, 0);
         }
         lookup_free(l);
     }
@@ -418,11 +418,11 @@ static void test_million(void **state) {
     }
     assert_in_range(found, 0, 5);
     assert_in_range(lookup_work(l), TIERS * (MILLION - 32), TIERS * MILLION);
-    lookup_reset(l);
+    lookup_begin(l, NULL, 0);
     assert_int_equal(propose(l).n, 0);
     int64_t work = lookup_work(l);
     for (int32_t i = 0; i < 100; i++) lookup_add(l, &i, 1);
-    lookup_reset(l); /* a short text is not made to pay for the room of a long one */
+    lookup_begin(l, NULL, 0); /* a short text is not made to pay for the room of a long one */
     assert_in_range(lookup_work(l) - work, 1, 2 * 100 * TIERS);
     assert_int_equal(allocations, before);
     lookup_free(l);
@@ -592,7 +592,7 @@ static void test_reset_half_forgets(void **state) {
     float prior = right(l, 9, false);
     for (int i = 0; i < 200; i++) feed(l, 9, false, 1, 0);
     float learnt = right(l, 9, false);
-    lookup_reset(l);
+    lookup_begin(l, NULL, 0);
     assert_true(right(l, 9, false) == 0.5f * (prior + learnt));
     lookup_free(l);
 }

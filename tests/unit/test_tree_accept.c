@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 #include <jansson.h>
+#include <math.h>
 
 enum { GOLDEN_NODES = 64, ROWS_MAX = 8, MASK = 99, WINDOW = 16 };
 
@@ -48,7 +49,8 @@ static void check_best_first(const json_t *row) {
     enum { WIDTH = 8 };
     static row_set t;
     int32_t token[DEPTH_MAX * WIDTH], depth = 0, width = WIDTH, budget = int_of(row, "budget");
-    float logp[DEPTH_MAX * WIDTH], score[NODES_MAX];
+    float logp[DEPTH_MAX * WIDTH];
+    node_note note[NODES_MAX];
     const json_t *rows = json_object_get(row, "rows"), *nodes = json_object_get(row, "nodes");
     for (; depth < (int32_t)json_array_size(rows); depth++) {
         const json_t *at = json_array_get(rows, (size_t)depth), *tokens = json_object_get(at, "tokens");
@@ -62,8 +64,8 @@ static void check_best_first(const json_t *row) {
         }
     }
     tree_begin(&t, 1000, 1);
-    tree_candidates c = { token, logp, depth, width, WIDTH, WIDTH };
-    tree_grow(&t, &c, budget, score);
+    tree_candidates c = { token, logp, depth, width, WIDTH, WIDTH, NULL };
+    tree_grow(&t, &c, &(tree_given){ 0 }, budget, note);
     int32_t want = (int32_t)json_array_size(nodes);
     assert_int_equal(t.n, 1 + (want < NODES_MAX - 1 ? want : NODES_MAX - 1));
     for (int32_t i = 1; i < t.n; i++) {
@@ -71,7 +73,8 @@ static void check_best_first(const json_t *row) {
         assert_int_equal(t.token[i], int_of(node, "token"));
         assert_int_equal(t.parent[i], int_of(node, "parent"));
         assert_int_equal(tree_depth(&t, i), int_of(node, "depth"));
-        assert_float_equal(score[i], (float)json_real_value(json_object_get(node, "score")), 0.0f);
+        assert_float_equal(note[i].score, (float)json_real_value(json_object_get(node, "score")), 0.0f);
+        assert_true(note[i].parent == t.parent[i] && note[i].source == NODE_DRAFT);
     }
 }
 
@@ -184,8 +187,9 @@ static void start(int32_t base, int32_t anchor, int32_t ctx_len) {
     memset(&p, 0x5A, sizeof p);
     p.in.seq = 41;
     p.in.base = base, p.in.anchor = anchor, p.in.ctx_len = ctx_len;
-    p.in.n_proposals = -1;
-    p.in.nodes_max = DEPTH_MAX;
+    p.in.n_proposals = 0, p.in.calibrated = 0, p.in.min_logp = -INFINITY;
+    memset(p.in.cost, 0, sizeof p.in.cost);
+    p.in.nodes_max = DEPTH_MAX, p.in.nodes_min = 0;
     p.in.branch = 1;
     p.in.draft_rows = 4;
 }
@@ -270,16 +274,17 @@ static void test_round_limits(void **state) {
     assert_true(p.st.rows.n == 1 && p.st.head_n == 1 && p.out.drafted == 0);
 }
 
-/* Proposals from elsewhere replace the draft's; a round without drafting still projects context rows. */
+/* Proposals from elsewhere need no draft, and then no context rows. */
 static void test_round_without_draft(void **state) {
     (void)state;
     start(20, 77, 19);
-    p.in.n_proposals = 2, p.in.proposals[0] = 31, p.in.proposals[1] = 32;
+    p.in.n_proposals = 2, p.in.proposals[0] = 31, p.in.proposals[1] = 32, p.in.draft_rows = 1;
+    p.in.proposal_logp[0] = -0.1f, p.in.proposal_logp[1] = -0.2f;
     begin(STEP_ROUND);
-    assert_true(p.st.draft.n == 0 && p.st.draft_head_n == 0 && p.st.ctx.n == 1);
+    assert_true(p.st.draft.n == 0 && p.st.draft_head_n == 0 && p.st.ctx.n == 0 && p.st.ctx_len == 19);
     tree(NULL, 0);
     assert_true(p.st.rows.n == 3 && p.st.rows.token[1] == 31 && p.st.rows.token[2] == 32 && p.out.proposal[1] == 32);
-    p.in.n_proposals = -1, p.in.draft_rows = 1;
+    p.in.n_proposals = 0;
     begin(STEP_ROUND);
     assert_true(p.st.draft.n == 0 && p.st.draft_head_n == 0);
     tree(NULL, 0);
