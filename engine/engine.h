@@ -16,7 +16,7 @@ typedef struct engine engine;         /* loaded pair, recorded steps, one timeli
 typedef struct text_model text_model; /* tokenizer, template, special ids: engine/text/text.h */
 typedef uint64_t gen_id;              /* names one request for the life of the process; 0 is none */
 
-enum { SPEC_DEFAULT = -1 };
+enum { SPEC_DEFAULT = -1, CACHE_DEFAULT = -1 };
 
 /* How much is proposed: what pays by measured cost, always the same, or nothing. */
 typedef enum spec_mode { SPEC_MODE_DEFAULT, SPEC_AUTO, SPEC_FIXED, SPEC_OFF } spec_mode;
@@ -41,7 +41,10 @@ typedef struct engine_options {
     int32_t prefill_chunk;  /* prompt rows per step, 1..256; 0: 256 */
     spec_options spec;      /* for requests that do not say; SPEC_MODE_DEFAULT: auto */
     int32_t proposers;      /* PROPOSE_DRAFT and PROPOSE_LOOKUP, added; 0: both */
-    int32_t queue_max;      /* requests that wait beyond the running one */
+    int32_t cache_tokens; /* tokens of earlier conversations that are kept beside the running one; CACHE_DEFAULT: twice
+                             the context, if memory allows */
+    int32_t checkpoints;  /* places in them from which generation can go on, 0 to 1024; CACHE_DEFAULT: 24 */
+    int32_t queue_max;    /* requests that wait beyond the running one */
 } engine_options;
 
 typedef struct token_bias {
@@ -83,6 +86,7 @@ typedef struct gen_request {
     pick_options pick;
     reply_options reply;
     spec_options spec; /* SPEC_MODE_DEFAULT: the engine's mode; SPEC_DEFAULT: its numbers when the mode is its own */
+    bool no_cache;     /* nothing of earlier conversations is used, and nothing of this one is kept */
     const int32_t *prediction; /* tokens that the answer may repeat: they are looked up first; NULL: none */
     size_t n_prediction;
     int32_t logprobs; /* alternatives told with every token, at most LOGPROBS_MAX; -1: no log-probabilities */
@@ -129,6 +133,7 @@ typedef struct token_logprobs {
 } token_logprobs;
 
 typedef struct gen_totals {
+    int32_t cached;                           /* prompt tokens that were not computed again */
     int32_t prompt, generated, reasoning;     /* tokens; generated counts the end token when there was one */
     int32_t drafted, accepted, rounds, steps; /* rounds: steps with proposals; steps: all decode steps */
     int32_t draft_drafted, draft_accepted;    /* of these, proposed by the draft; a token may have two proposers */
@@ -150,7 +155,10 @@ typedef struct gen_event {
     str text; /* TEXT, REASONING: whole UTF-8, valid until the next engine_drain. FAILED: the message */
     union {
         struct {
-            int32_t done, total;
+            int32_t cached; /* prompt tokens that need not be computed again */
+        } started;
+        struct {
+            int32_t done, total; /* done counts the cached ones */
         } prefill;
         struct {
             const int32_t

@@ -4,32 +4,38 @@
 #include "kernels/kv_map.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-static int32_t pages_for(int32_t ctx) { return (int32_t)(((int64_t)ctx + NODES_MAX + KV_PAGE - 1) / KV_PAGE); }
+int32_t target_kv_pages(int64_t tokens) { return (int32_t)((tokens + NODES_MAX + KV_PAGE - 1) / KV_PAGE); }
 
 static int32_t ring_slots(const target_config *c) { return kv_ring_slots(c->window, PREFILL_MAX); }
 
 /* Bytes of K (and of V) of one layer. */
-static size_t layer_bytes(const target_config *c, int32_t layer, int32_t ctx) {
-    int64_t rows = c->layer[layer].sliding ? ring_slots(c) : (int64_t)pages_for(ctx) * KV_PAGE;
+static size_t layer_bytes(const target_config *c, int32_t layer, int64_t pages) {
+    int64_t rows = c->layer[layer].sliding ? ring_slots(c) : pages * KV_PAGE;
     return (size_t)rows * (size_t)c->kv_heads * (size_t)c->head_dim * sizeof(bf16);
 }
 
-size_t target_kv_bytes(const target_config *c, int32_t ctx) {
+size_t target_kv_bytes(const target_config *c, int32_t ctx, int32_t spare) {
     size_t bytes = 0;
-    for (int32_t l = 0; l < c->layers; l++) bytes += 2 * layer_bytes(c, l, ctx);
+    int64_t pages = (int64_t)target_kv_pages(ctx) + spare;
+    for (int32_t l = 0; l < c->layers; l++) bytes += 2 * layer_bytes(c, l, pages);
     return bytes;
 }
 
-status target_kv_init(target_kv *out, const target_config *c, int32_t ctx, err *e) {
-    target_kv kv = { .layers = c->layers, .ctx = ctx, .n_pages = pages_for(ctx), .bytes = target_kv_bytes(c, ctx) };
+status target_kv_init(target_kv *out, const target_config *c, int32_t ctx, int32_t spare, err *e) {
+    target_kv kv = { .layers = c->layers,
+                     .ctx = ctx,
+                     .n_table = target_kv_pages(ctx),
+                     .n_pages = target_kv_pages(ctx) + spare,
+                     .bytes = target_kv_bytes(c, ctx, spare) };
     TRY(try_block(&kv.block, kv.bytes, "KV memory", e));
     kv.layer = xalloc((size_t)c->layers * sizeof *kv.layer);
-    kv.pages = xalloc((size_t)kv.n_pages * sizeof *kv.pages);
-    for (int32_t i = 0; i < kv.n_pages; i++) kv.pages[i] = i;
+    kv.pages = xalloc((size_t)kv.n_table * sizeof *kv.pages);
+    for (int32_t i = 0; i < kv.n_table; i++) kv.pages[i] = i;
     char *at = kv.block;
     for (int32_t l = 0; l < c->layers; l++) {
-        size_t bytes = layer_bytes(c, l, ctx);
+        size_t bytes = layer_bytes(c, l, kv.n_pages);
         bool ring = c->layer[l].sliding;
         kv.layer[l] = (kv_store){ .k = (bf16 *)(void *)at,
                                   .v = (bf16 *)(void *)(at + bytes),
@@ -43,6 +49,22 @@ status target_kv_init(target_kv *out, const target_config *c, int32_t ctx, err *
     }
     *out = kv;
     return OK;
+}
+
+static void copy_rows(bf16 *rows, const kv_store *s, int32_t from, int32_t to, int32_t n) {
+    int64_t head = (int64_t)KV_PAGE * s->size;
+    for (int32_t g = 0; g < s->heads; g++)
+        memcpy(rows + ((int64_t)to * s->heads + g) * head, rows + ((int64_t)from * s->heads + g) * head,
+               (size_t)n * (size_t)s->size * sizeof *rows);
+}
+
+void target_kv_copy_page(const target_kv *kv, int32_t from, int32_t to, int32_t rows) {
+    for (int32_t l = 0; l < kv->layers; l++) {
+        const kv_store *s = &kv->layer[l];
+        if (s->kind != KV_PAGES) continue;
+        copy_rows(s->k, s, from, to, rows);
+        copy_rows(s->v, s, from, to, rows);
+    }
 }
 
 void target_kv_deinit(target_kv *kv) {

@@ -1,5 +1,8 @@
 /* target/kv.h - the memory of target keys and values: rings for sliding layers, pages for global ones.
  *
+ * The page table names the pages of one sequence, the live one. There may be more pages than it needs: whoever keeps
+ * several sequences fills the table (engine/core/timelines.h); until then page i is the i-th.
+ *
  * Invariants: a ring has at least window + PREFILL_MAX - 1 slots, so that rows of a step which are not accepted never
  * overwrite a key that a committed row still sees. Pages hold ctx + NODES_MAX positions: the rows of the last round may
  * stand behind the context's end. All K and V are BF16, K rotated at its absolute position. */
@@ -11,13 +14,19 @@
 typedef struct target_kv {
     kv_store *layer; /* [layers] */
     int32_t layers, ctx;
-    int32_t *pages; /* page table of all global layers */
-    int32_t n_pages;
-    void *block; /* owns every K and V */
+    int32_t *pages; /* page table of all global layers, [n_table] */
+    int32_t n_table;
+    int32_t n_pages; /* that there are, at least n_table */
+    void *block;     /* owns every K and V */
     size_t bytes;
 } target_kv;
 
-size_t target_kv_bytes(const target_config *c, int32_t ctx); /* what target_kv_init will ask for */
-status target_kv_init(target_kv *out, const target_config *c, int32_t ctx, err *e);
+int32_t target_kv_pages(int64_t tokens); /* that so many positions need, the rows of a last round included */
+/* What target_kv_init will ask for. spare: pages beside those of one sequence of ctx positions. */
+size_t target_kv_bytes(const target_config *c, int32_t ctx, int32_t spare);
+status target_kv_init(target_kv *out, const target_config *c, int32_t ctx, int32_t spare, err *e);
 void target_kv_deinit(target_kv *kv);
+
+/* The first `rows` rows of a page, in all global layers. */
+void target_kv_copy_page(const target_kv *kv, int32_t from, int32_t to, int32_t rows);
 #endif

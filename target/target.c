@@ -36,8 +36,9 @@ size_t target_tap_bytes(const target_config *c, int32_t taps, int32_t window) {
     return (size_t)tap_slots(window) * (size_t)taps * (size_t)c->hidden * sizeof(bf16);
 }
 
-status target_alloc(target *t, int32_t ctx, const int32_t *tap_layer, int32_t taps, int32_t window, err *e) {
-    TRY(target_kv_init(&t->kv, &t->cfg, ctx, e));
+status target_alloc(target *t, int32_t ctx, int32_t spare, const int32_t *tap_layer, int32_t taps, int32_t window,
+                    err *e) {
+    TRY(target_kv_init(&t->kv, &t->cfg, ctx, spare, e));
     if (taps == 0) return OK;
     CHECK(taps <= TAPS_MAX);
     void *ring;

@@ -311,7 +311,7 @@ static status generate_answer(engine *en, const run_opts *o, const opts_found *f
 }
 
 int cmd_run(int argc, char **argv) {
-    run_opts o = { .m = { .spec = SPEC_DEFAULT, .tree = SPEC_DEFAULT } };
+    run_opts o = { .m = { .spec = SPEC_DEFAULT, .tree = SPEC_DEFAULT, .cache = 0, .checkpoints = 0 } };
     opts_found found = { 0 };
     int code;
     if (!cmd_parse(&OPTS, argc, argv, &o, &found, &code)) return code;

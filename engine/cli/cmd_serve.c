@@ -38,6 +38,7 @@ static const opt LIST[] = {
     { "queue", .preset = "8", OPT_INT_AT(serve_opts, queue, 0, 1024),
       .help = "requests that may wait while one is answered; more get status 429" },
     ENGINE_SPEC_OPT_ROWS(serve_opts, m),
+    CACHE_OPT_ROWS(serve_opts, m),
     { "chat-template-kwargs", .aliases = "default-chat-template-kwargs", .value = "JSON",
       OPT_TEXT_AT(serve_opts, kwargs),
       .help = "defaults for the chat template, for example {\"enable_thinking\": true}" },
@@ -128,7 +129,9 @@ static server_options server_opts(const serve_opts *o, const opts_found *found, 
 }
 
 int cmd_serve(int argc, char **argv) {
-    serve_opts o = { .m = { .spec = SPEC_DEFAULT, .tree = SPEC_DEFAULT } };
+    serve_opts o = {
+        .m = { .spec = SPEC_DEFAULT, .tree = SPEC_DEFAULT, .cache = CACHE_DEFAULT, .checkpoints = CACHE_DEFAULT }
+    };
     opts_found found = { 0 };
     int code;
     if (!cmd_parse(&OPTS, argc, argv, &o, &found, &code)) return code;

@@ -18,6 +18,8 @@ engine_options model_opts_engine(const model_opts *m, int32_t queue_max) {
                              .prefill_chunk = (int32_t)m->chunk,
                              .spec = model_opts_spec(m),
                              .proposers = m->proposers + PROPOSE_DRAFT,
+                             .cache_tokens = (int32_t)m->cache,
+                             .checkpoints = (int32_t)m->checkpoints,
                              .queue_max = queue_max };
 }
 

@@ -6,7 +6,7 @@
 
 typedef struct model_opts {
     const char *model, *draft, *isa;
-    int64_t threads, ctx, chunk, spec, tree;
+    int64_t threads, ctx, chunk, spec, tree, cache, checkpoints;
     double min_p;
     int mode, proposers; /* SPEC_* - SPEC_AUTO; PROPOSE_* - 1 */
 } model_opts;
@@ -56,6 +56,17 @@ typedef struct model_opts {
     }
 
 /* For the commands that run the engine. */
+#define CACHE_OPT_ROWS(type, m)                                                                                        \
+    { .kind = OPT_HEADING, .help = "Earlier conversations" },                                                          \
+        { "cache-tokens", .value = "N", OPT_INT_AT(type, m.cache, 0, INT32_MAX),                                       \
+          .help = "tokens of earlier conversations that are kept, beside the running one; without it twice the "       \
+                  "context, if memory allows" },                                                                       \
+    {                                                                                                                  \
+        "kv-snapshots", .aliases = "ctx-checkpoints", .value = "N", OPT_INT_AT(type, m.checkpoints, 0, 1024),          \
+                        .help = "places in conversations from which they can be taken up again; without it 24, if "    \
+                                "memory allows"                                                                        \
+    }
+
 #define ENGINE_SPEC_OPT_ROWS(type, m)                                                                                  \
     { .kind = OPT_HEADING, .help = "Speculation: changes speed, never the text" },                                     \
         { "spec", .aliases = "speculation", .preset = "auto", OPT_CHOICE_AT(type, m.mode, "auto fixed off"),           \

@@ -26,6 +26,7 @@ struct engine {
     err failure;          /* written before state becomes FAILED */
     lookup *lookup;       /* NULL: not a proposer */
     width width;          /* the engine thread's */
+    timelines *timelines; /* likewise */
     pair pair;            /* the engine thread's until READY; then constant but for the steps */
     engine_facts facts;   /* written before state becomes READY */
 };
@@ -67,6 +68,8 @@ static status fill_facts(engine *en, double load_ms, err *e) {
     const pair *p = &en->pair;
     const target_config *c = &p->target.cfg;
     const draft *d = pair_draft(p);
+    memplan plan = memplan_make(c, d ? &d->cfg : NULL, p->ctx);
+    memplan_add_cache(&plan, c, d ? &d->cfg : NULL, p->cache_tokens, p->checkpoints);
     engine_facts f = { .model_name = en->name,
                        .source = model_dir_name(p->target_dir),
                        .ctx = p->ctx,
@@ -77,7 +80,7 @@ static status fill_facts(engine *en, double load_ms, err *e) {
                        .parameters = p->target.w.parameters,
                        .target_bytes = p->target.w.bytes,
                        .draft_bytes = d ? d->w.bytes : 0,
-                       .kv_bytes = memplan_make(c, d ? &d->cfg : NULL, p->ctx).total,
+                       .kv_bytes = plan.total,
                        .has_draft = d != NULL,
                        .spec_max = most_proposals(en),
                        .isa = isa_name(p->isa),
@@ -114,6 +117,8 @@ static status load(engine *en, err *e) {
     steps_set_lanes(en->pair.steps, LANES_BEST);
     width_init(&en->width, is_drafting(en) ? en->pair.draft.cfg.block_size - 1 : 0);
     if (most_proposals(en)) calibrate(&en->pair, &en->width);
+    draft *d = en->pair.has_draft ? &en->pair.draft : NULL;
+    TRY(timelines_open(&en->timelines, &en->pair.target, d, en->pair.steps, en->pair.checkpoints, e));
     return fill_facts(en, (double)(clock_ns() - start) * 1e-6, e);
 }
 
@@ -131,7 +136,8 @@ static void engine_main(void *arg) {
                          .box = en->box,
                          .ctx = en->facts.ctx,
                          .prefill_chunk = en->opt.prefill_chunk,
-                         .width = &en->width };
+                         .width = &en->width,
+                         .timelines = en->timelines };
     taken_request tr;
     while (mailbox_take(en->box, &tr)) {
         generate(&env, &tr);
@@ -160,6 +166,8 @@ status engine_open(engine **out, const engine_options *opt, err *e) {
     if (!(opt->spec.min_p >= 0.0f && opt->spec.min_p <= 1.0f))
         return err_set(e, ERR_USAGE, "a least probability of %g for proposals: expected 0 to 1",
                        (double)opt->spec.min_p);
+    if (opt->checkpoints < CACHE_DEFAULT || opt->checkpoints > CHECKPOINTS_MAX)
+        return err_set(e, ERR_USAGE, "%d checkpoints: expected 0 to %d", opt->checkpoints, CHECKPOINTS_MAX);
     if (opt->prefill_chunk < 0 || opt->prefill_chunk > PREFILL_MAX)
         return err_set(e, ERR_USAGE, "prefill chunk of %d rows: expected 1 to %d", opt->prefill_chunk, PREFILL_MAX);
     if (opt->draft_dir && !opt->target_dir)
@@ -186,6 +194,7 @@ void engine_close(engine *en) {
     if (!en) return;
     mailbox_close(en->box);
     thread_join(en->thread);
+    timelines_close(en->timelines);
     lookup_free(en->lookup);
     pair_close(&en->pair);
     mailbox_free(en->box);

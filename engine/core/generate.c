@@ -15,11 +15,14 @@ typedef struct run {
     gen_totals totals;
     propose propose;
     int32_t max_new;
+    int32_t anchor;                         /* last token that was chosen; it has no keys and values yet */
     token_logprobs logprobs[DEPTH_MAX + 1]; /* of the step's tokens, when the request asks */
     bool ended;
     gen_done why;
     int64_t mark; /* end of the last step or event: where the next interval starts */
 } run;
+
+static int32_t min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
 
 static gen_event event(const run *r, gen_event_kind kind) {
     return (gen_event){ .kind = kind, .id = r->tr->id, .user = r->tr->rq.user };
@@ -91,26 +94,39 @@ static int32_t emit(run *r, const step_out *out, int64_t ns) {
     return kept;
 }
 
-/* Prompt in chunks; the first token is chosen with the last chunk and leaves alone, before any drafting. */
+/* One chunk behind the `at` tokens that are there. */
+static const step_out *prefill_chunk(run *r, int32_t at, int32_t n, bool last) {
+    const generate_env *env = r->env;
+    const int32_t *tokens = r->tr->rq.tokens + at;
+    timelines_reserve(env->timelines, n);
+    const step_out *out = steps_prefill(env->steps, tokens, n, last);
+    timelines_prefilled(env->timelines, tokens, n);
+    return out;
+}
+
+/* Prompt in chunks behind what is known of it; the first token is chosen with the last chunk and leaves alone, before
+ * any drafting. */
 static void prefill(run *r) {
     const gen_request *rq = &r->tr->rq;
-    size_t chunk = (size_t)r->env->prefill_chunk, at = 0;
-    steps_seek(r->env->steps, 0, 0, 0);
-    for (; rq->n_tokens - at > chunk && !mailbox_cancelled(r->env->box); at += chunk) {
-        steps_prefill(r->env->steps, rq->tokens + at, (int32_t)chunk, false);
+    int32_t n = (int32_t)rq->n_tokens, at = r->totals.cached;
+    steps_skip(r->env->steps, rq->tokens, at);
+    while (!mailbox_cancelled(r->env->box)) {
+        int32_t chunk = timelines_chunk(r->env->timelines, min_i32(r->env->prefill_chunk, n - at));
+        const step_out *out = prefill_chunk(r, at, chunk, at + chunk == n);
+        at += chunk;
+        if (at == n) {
+            int64_t now = clock_ns();
+            r->totals.prefill_ns = now - r->mark;
+            r->anchor = out->token[0];
+            propose_emitted(&r->propose, out->token, emit(r, out, r->totals.prefill_ns));
+            r->mark = now;
+            return;
+        }
         gen_event ev = event(r, GEN_PREFILL);
-        ev.u.prefill.done = (int32_t)(at + chunk), ev.u.prefill.total = (int32_t)rq->n_tokens;
+        ev.u.prefill.done = at, ev.u.prefill.total = n;
         post_one(r, &ev);
     }
-    if (mailbox_cancelled(r->env->box)) {
-        end(r, DONE_CANCELLED);
-        return;
-    }
-    const step_out *out = steps_prefill(r->env->steps, rq->tokens + at, (int32_t)(rq->n_tokens - at), true);
-    int64_t now = clock_ns();
-    r->totals.prefill_ns = now - r->mark;
-    propose_emitted(&r->propose, out->token, emit(r, out, r->totals.prefill_ns));
-    r->mark = now;
+    end(r, DONE_CANCELLED);
 }
 
 static void count(run *r, const step_out *out, int64_t ns) {
@@ -130,6 +146,14 @@ static void count(run *r, const step_out *out, int64_t ns) {
     if (out->accepted < SPEC_POSITIONS) t->by_length[out->accepted]++;
 }
 
+/* The step has committed the old anchor and all its tokens but the last. */
+static void committed(run *r, const step_out *out) {
+    int32_t token[DEPTH_MAX + 1] = { r->anchor };
+    memcpy(token + 1, out->token, (size_t)(out->n - 1) * sizeof *token);
+    timelines_step(r->env->timelines, token, out->n, out->rows);
+    r->anchor = out->token[out->n - 1];
+}
+
 static void decode(run *r) {
     while (!r->ended) {
         if (mailbox_cancelled(r->env->box)) {
@@ -137,16 +161,16 @@ static void decode(run *r) {
             return;
         }
         /* no proposal stands behind the last token that is still wanted */
+        timelines_reserve(r->env->timelines, NODES_MAX);
         const step_out *out = propose_step(&r->propose, r->max_new - r->totals.generated - 1);
         int64_t now = clock_ns(), ns = now - r->mark;
         r->mark = now;
         count(r, out, ns);
+        committed(r, out);
         propose_measured(&r->propose, out, ns, now);
         propose_emitted(&r->propose, out->token, emit(r, out, ns));
     }
 }
-
-static int32_t min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
 
 _Static_assert((int)LOGPROBS_MAX == (int)PICK_TOP_MAX && (int)BIAS_MAX == (int)PICK_BIAS_MAX,
                "what may be asked for can be done");
@@ -179,10 +203,13 @@ void generate(const generate_env *env, const taken_request *tr) {
     propose_begin(&r.propose, rq->tokens, (int32_t)rq->n_tokens, rq->prediction, (int32_t)rq->n_prediction,
                   rq->pick.temperature >= 1e-5f);
     r.reply = reply_new(env->text, &rq->reply);
+    r.totals.cached = timelines_begin(env->timelines, rq->tokens, (int32_t)rq->n_tokens, !rq->no_cache);
     set_pick(&r);
     gen_event started = event(&r, GEN_STARTED);
+    started.u.started.cached = r.totals.cached;
     post_one(&r, &started);
     prefill(&r);
+    if (!r.ended) timelines_mark(env->timelines); /* an answer may be asked for again */
     decode(&r);
     propose_totals(&r.propose, &r.totals);
     r.totals.reasoning = reply_reasoning_tokens(r.reply);
@@ -191,6 +218,7 @@ void generate(const generate_env *env, const taken_request *tr) {
     done.u.end.why = r.why;
     done.u.end.totals = &r.totals;
     post_one(&r, &done);
+    timelines_end(env->timelines, min_i32(timelines_len(env->timelines), r.totals.prompt + r.totals.generated));
     reply_free(r.reply);
     buf_free(&r.text.reasoning);
     buf_free(&r.text.content);

@@ -5,6 +5,7 @@
 #include "engine/core/lookup.h"
 #include "engine/core/mailbox.h"
 #include "engine/core/steps.h"
+#include "engine/core/timelines.h"
 #include "engine/core/width.h"
 #include "engine/text/text.h"
 
@@ -13,6 +14,7 @@ typedef struct generate_env {
     width *width;
     lookup *lookup; /* NULL: nothing is looked up */
     steps *steps;
+    timelines *timelines;
     const text_model *text;
     mailbox *box;
     int32_t ctx, prefill_chunk;

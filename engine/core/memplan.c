@@ -1,13 +1,14 @@
 #include "engine/core/memplan.h"
 
 #include "draft/draft.h"
+#include "engine/core/timelines.h"
 #include "target/target.h"
 
 #include <stdio.h>
 
 memplan memplan_make(const target_config *t, const draft_config *d, int32_t ctx) {
     memplan p = { 0 };
-    int64_t kv = (int64_t)target_kv_bytes(t, ctx), global = 0;
+    int64_t kv = (int64_t)target_kv_bytes(t, ctx, 0), global = 0;
     for (int32_t l = 0; l < t->layers; l++) global += !t->layer[l].sliding;
     int64_t rows = ((int64_t)ctx + NODES_MAX + KV_PAGE - 1) / KV_PAGE * KV_PAGE;
     p.kv_global = global * rows * t->kv_heads * t->head_dim * 2 * (int64_t)sizeof(bf16);
@@ -18,6 +19,26 @@ memplan memplan_make(const target_config *t, const draft_config *d, int32_t ctx)
     }
     p.total = p.kv_global + p.kv_sliding + p.draft_kv + p.taps;
     return p;
+}
+
+int32_t memplan_cache_pages(int32_t tokens) { return tokens / KV_PAGE + (tokens % KV_PAGE != 0); }
+
+void memplan_add_cache(memplan *p, const target_config *t, const draft_config *d, int32_t tokens, int32_t checkpoints) {
+    p->cache = (int64_t)(target_kv_bytes(t, 0, memplan_cache_pages(tokens)) - target_kv_bytes(t, 0, 0)) +
+               (int64_t)timelines_checkpoint_bytes(t, d) * checkpoints;
+    p->total += p->cache;
+}
+
+void memplan_choose_cache(const target_config *t, const draft_config *d, int32_t ctx, int64_t bytes, int32_t *tokens,
+                          int32_t *checkpoints) {
+    int64_t room = (bytes - memplan_make(t, d, ctx).total) / 4;
+    *tokens = ctx > INT32_MAX / 2 ? INT32_MAX : 2 * ctx, *checkpoints = CHECKPOINTS_USUAL;
+    for (;;) {
+        memplan p = { 0 };
+        memplan_add_cache(&p, t, d, *tokens, *checkpoints);
+        if (p.cache <= room || (*tokens == 0 && *checkpoints == 0)) return;
+        *tokens /= 2, *checkpoints /= 2;
+    }
 }
 
 int32_t memplan_largest_ctx(const target_config *t, const draft_config *d, int64_t bytes) {

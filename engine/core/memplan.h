@@ -12,11 +12,22 @@ typedef struct memplan {
     int64_t kv_sliding; /* rings; fixed */
     int64_t draft_kv;   /* context ring and block rows */
     int64_t taps;       /* residual rows waiting for the draft */
+    int64_t cache;      /* remembered conversations: pages and checkpoints of the rings */
     int64_t total;
 } memplan;
 
 /* draft may be NULL. */
 memplan memplan_make(const target_config *t, const draft_config *d, int32_t ctx);
+
+/* Adds pages for `tokens` remembered tokens and so many checkpoints. */
+void memplan_add_cache(memplan *p, const target_config *t, const draft_config *d, int32_t tokens, int32_t checkpoints);
+/* Pages beside those of the running conversation. */
+int32_t memplan_cache_pages(int32_t tokens);
+/* How much to remember where nobody said: twice the context and CHECKPOINTS_USUAL checkpoints, less when that would
+ * take more than a quarter of what `bytes` leave behind the context's own plan. */
+enum { CHECKPOINTS_USUAL = 24 };
+void memplan_choose_cache(const target_config *t, const draft_config *d, int32_t ctx, int64_t bytes, int32_t *tokens,
+                          int32_t *checkpoints);
 
 /* Largest context whose plan fits into `bytes`, at most the model's own limit; 0: not even one page. */
 int32_t memplan_largest_ctx(const target_config *t, const draft_config *d, int64_t bytes);

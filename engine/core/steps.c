@@ -193,10 +193,16 @@ int32_t steps_len(const steps *s) {
     return p->in.base >= 0 ? p->in.base : p->st.base;
 }
 
+int32_t steps_ctx_len(const steps *s) {
+    const step_params *p = s->params;
+    return p->in.base >= 0 ? p->in.ctx_len : p->st.ctx_len;
+}
+
+void steps_skip(steps *s, const int32_t *tokens, int32_t n) { pick_lists_count(&s->lists, tokens, n); }
+
 int32_t steps_lag(const steps *s) {
     if (!s->d) return 0;
-    const step_params *p = s->params;
-    int32_t base = steps_len(s), have = p->in.base >= 0 ? p->in.ctx_len : p->st.ctx_len;
+    int32_t base = steps_len(s), have = steps_ctx_len(s);
     int32_t oldest = base - s->d->cfg.window;
     return base - (have > oldest ? have : oldest);
 }

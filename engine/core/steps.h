@@ -58,7 +58,10 @@ const step_out *steps_round(steps *s, int32_t k);
 const step_out *steps_verify(steps *s, const int32_t *proposals, int32_t n);
 /* Projects the taps of all committed positions that the draft can still see and that are missing in its ring. */
 void steps_catch_up(steps *s);
-int32_t steps_lag(const steps *s); /* how many these are; 0 without a draft */
+int32_t steps_lag(const steps *s);     /* how many these are; 0 without a draft */
+int32_t steps_ctx_len(const steps *s); /* positions below which the draft's ring misses none */
+/* Prompt tokens that stand in front already: they are counted for penalties, and that is all. */
+void steps_skip(steps *s, const int32_t *tokens, int32_t n);
 int32_t steps_len(const steps *s); /* committed positions; the anchor stands behind them */
 
 /* For tests, verify and bench. */

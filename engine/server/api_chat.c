@@ -63,10 +63,11 @@ static void log_summary(const chat *c, const char *how) {
     const gen_totals *t = &c->meter.totals;
     double decode_ms = clock_ms(t->decode_ns);
     log_info("chat",
-             "%s prompt %d, first token %.1f ms, %d tokens, %.1f tokens/s, %d steps, %d of %d proposals accepted, %s",
-             c->request_id, t->prompt, c->meter.first_ns ? clock_ms(c->meter.first_ns - c->meter.began_ns) : 0.0,
-             t->generated, decode_ms > 0 ? (t->generated - 1) * 1e3 / decode_ms : 0.0, t->steps, t->accepted,
-             t->drafted, how);
+             "%s prompt %d (%d cached), first token %.1f ms, %d tokens, %.1f tokens/s, %d steps, %d of %d proposals "
+             "accepted, %s",
+             c->request_id, t->prompt, t->cached,
+             c->meter.first_ns ? clock_ms(c->meter.first_ns - c->meter.began_ns) : 0.0, t->generated,
+             decode_ms > 0 ? (t->generated - 1) * 1e3 / decode_ms : 0.0, t->steps, t->accepted, t->drafted, how);
 }
 
 static void finish(chat *c, const gen_event *ev) {
@@ -216,6 +217,7 @@ static gen_request make_gen_request(const draft *d, const server *sv) {
                    .ignore_end = p->ignore_end },
         .logprobs = p->logprobs,
         .spec = p->spec,
+        .no_cache = p->no_cache,
         .prediction = predicted,
         .n_prediction = d->predicted.n,
         .mem = mem,

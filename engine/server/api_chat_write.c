@@ -154,16 +154,17 @@ void chat_write_round_(chat *c) {
 void chat_write_progress_(chat *c, int32_t done, int32_t total) {
     double ms = clock_ms(clock_ns() - c->meter.started_ns);
     jsonw w;
+    int32_t cached = c->meter.totals.cached;
     open_chunk(c, &w);
     jsonw_key(&w, "choices");
     jsonw_raw(&w, STR("[]"));
     jsonw_key(&w, "prompt_progress");
     jsonw_begin_object(&w);
     jsonw_key_int(&w, "total", total);
-    jsonw_key_int(&w, "cache", 0);
+    jsonw_key_int(&w, "cache", cached);
     jsonw_key_int(&w, "processed", done);
     jsonw_key_ms(&w, "time_ms", ms);
-    jsonw_key_ms(&w, "eta_ms", done > 0 ? ms * (total - done) / done : 0);
+    jsonw_key_ms(&w, "eta_ms", done > cached ? ms * (total - done) / (done - cached) : 0);
     jsonw_end_object(&w);
     close_chunk(c, &w);
 }

@@ -135,7 +135,7 @@ static const struct member {
     { "xtc_probability", M_OFF },
 
     { "parallel_tool_calls", M_IGNORED },
-    { "cache_prompt", M_IGNORED },
+    { "cache_prompt", M_READ },
     { "prediction", M_READ },
     { "user", M_IGNORED },
     { "metadata", M_IGNORED },
@@ -430,6 +430,9 @@ status api_params_read(api_params *out, const json_t *body, const api_defaults *
     TRY(read_reasoning(&r, &p));
     TRY(read_speculation(&r, &p, def));
     TRY(read_prediction(&r, &p));
+    bool cache = true;
+    TRY(api_read_bool(&r, "cache_prompt", &cache));
+    p.no_cache = !cache;
     TRY(read_tools(&r));
     TRY(read_formats(&r));
     *out = p;

@@ -29,6 +29,7 @@ typedef struct api_params {
     str stop[PARAM_STOPS_MAX];
     int32_t n_stop;
     spec_options spec;
+    bool no_cache;
     const json_t *prediction; /* text, or an array of parts with "text"; the body's. NULL: none */
     reasoning_format reasoning;
     double ping_s;    /* 0: the server's */

@@ -31,6 +31,7 @@ void api_meter_event(api_meter *m, const gen_event *ev) {
     case GEN_STARTED:
         m->started_ns = clock_ns();
         m->totals.queue_ns = m->started_ns - m->submitted_ns;
+        m->totals.cached = ev->u.started.cached;
         break;
     case GEN_ROUND: count_round(m, ev); break;
     case GEN_DONE: m->totals = *ev->u.end.totals; break;
@@ -43,9 +44,10 @@ void api_write_usage(jsonw *w, const gen_totals *t) {
     jsonw_key_int(w, "prompt_tokens", t->prompt);
     jsonw_key_int(w, "completion_tokens", t->generated);
     jsonw_key_int(w, "total_tokens", (int64_t)t->prompt + t->generated);
-    /* The engine keeps nothing of earlier prompts, so none of their tokens is ever reused. */
     jsonw_key(w, "prompt_tokens_details");
-    jsonw_raw(w, STR("{\"cached_tokens\":0}"));
+    jsonw_begin_object(w);
+    jsonw_key_int(w, "cached_tokens", t->cached);
+    jsonw_end_object(w);
     jsonw_key(w, "completion_tokens_details");
     jsonw_begin_object(w);
     if (t->reasoning >= 0) jsonw_key_int(w, "reasoning_tokens", t->reasoning);
@@ -90,8 +92,9 @@ static void write_percentiles(jsonw *w, const api_meter *m) {
 void api_write_timings(jsonw *w, const api_meter *m) {
     const gen_totals *t = &m->totals;
     jsonw_begin_object(w);
-    jsonw_key_int(w, "cache_n", 0);
-    write_rate(w, "prompt_n", "prompt_ms", "prompt_per_token_ms", "prompt_per_second", t->prompt, t->prompt,
+    int32_t computed = t->prompt - t->cached;
+    jsonw_key_int(w, "cache_n", t->cached);
+    write_rate(w, "prompt_n", "prompt_ms", "prompt_per_token_ms", "prompt_per_second", computed, computed,
                t->prefill_ns);
     write_rate(w, "predicted_n", "predicted_ms", "predicted_per_token_ms", "predicted_per_second", t->generated,
                t->generated - 1, t->decode_ns);

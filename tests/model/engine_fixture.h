@@ -16,6 +16,7 @@ typedef struct question {
     size_t n;
     int32_t max_new;
     spec_options spec;
+    bool reuse;       /* of what earlier questions left; ask() says no */
     int32_t logprobs; /* as in gen_request */
     pick_options pick;
     reply_options reply;
@@ -66,6 +67,7 @@ FIXTURE status submit(engine *en, const question *q, answer *a, err *e) {
                        .pick = q->pick,
                        .reply = q->reply,
                        .spec = q->spec,
+                       .no_cache = !q->reuse,
                        .logprobs = q->logprobs,
                        .mem = mem,
                        .user = a };

@@ -112,7 +112,7 @@ static void test_million(void **state) {
     free(pages);
     target_config t = s21_target();
     assert_true(memplan_make(&t, NULL, MILLION).kv_global > (int64_t)51 * 1000000000);
-    assert_true(target_kv_bytes(&t, MILLION) > (size_t)51 * 1000000000);
+    assert_true(target_kv_bytes(&t, MILLION, 0) > (size_t)51 * 1000000000);
 }
 
 static void test_available(void **state) {
