@@ -65,8 +65,8 @@ static void curve_add(cost_curve *c, int32_t size, float ns, int64_t now) {
     cost_entry *e = &c->entry[size];
     float before = e->n ? entry_median(e) : 0.0f;
     bool was_fresh = entry_is_fresh(e, now);
-    if (!was_fresh && e->n >= COST_ENOUGH) { /* the old times keep their say about the shape */
-        c->prior[size] = c->ns[size];
+    if (!was_fresh && e->n >= COST_ENOUGH) { /* old times keep their say about the shape */
+        memcpy(c->prior, c->ns, sizeof c->prior);
         e->n = 0;
     }
     entry_add(e, ns, now);

@@ -291,6 +291,149 @@ static void test_round_without_draft(void **state) {
     assert_int_equal(p.st.rows.n, 1);
 }
 
+/* --- two proposers, and the cut --- */
+
+/* Two candidates at each of three depths, of probabilities 0.6 and 0.3. */
+static const int32_t TWO_TOKENS[6] = { 10, 11, 20, 21, 30, 31 };
+static const float TWO_LOGP[6] = { -0.510826f, -1.203973f, -0.510826f, -1.203973f, -0.510826f, -1.203973f };
+
+static tree_candidates two_candidates(int32_t depth) {
+    return (tree_candidates){ TWO_TOKENS, TWO_LOGP, depth, 2, 2, 2, NULL };
+}
+
+static void grow(row_set *t, const tree_candidates *c, const int32_t *token, const float *logp, int32_t n,
+                 int32_t budget, node_note *note) {
+    tree_begin(t, 50, 1);
+    tree_grow(t, c, &(tree_given){ token, logp, n }, budget, note);
+}
+
+static int32_t find_path(const row_set *t, const int32_t *token, int32_t n) {
+    int32_t at = 0;
+    for (int32_t i = 0; i < n && at >= 0; i++) at = tree_find_child(t, at, token[i]);
+    return at;
+}
+
+/* A given token that is also a candidate is one node with two proposers, costs nothing of the budget, and both go on
+ * below it. */
+static void test_merged_proposers(void **state) {
+    (void)state;
+    static row_set t;
+    node_note note[NODES_MAX];
+    const int32_t given[3] = { 11, 77, 78 }; /* the draft's second choice, then words of its own */
+    const float logp[3] = { -0.1f, -0.2f, -0.3f };
+    tree_candidates c = two_candidates(3), none = { .depth = 0 };
+    grow(&t, &c, given, logp, 3, 8, note);
+    assert_int_equal(t.n, 9);
+    assert_int_equal(t.token[1], 11); /* the surest first */
+    int32_t both = find_path(&t, given, 1), end = find_path(&t, given, 3),
+            drafted = find_path(&t, (int32_t[]){ 11, 20 }, 2);
+    assert_true(note[both].source == NODE_DRAFT + NODE_GIVEN && note[both].score == -0.1f);
+    assert_true(end > 0 && note[end].source == NODE_GIVEN && tree_depth(&t, end) == 3);
+    assert_true(drafted > 0 && note[drafted].source == NODE_DRAFT); /* the draft goes on below the shared node */
+    assert_float_equal(note[drafted].score, -1.203973f - 0.510826f, 1e-6f); /* by its own word */
+    for (int32_t i = 1; i < t.n; i++) assert_true(note[i].parent == t.parent[i] && t.parent[i] < i);
+    for (int32_t i = 1; i < t.n; i++)
+        for (int32_t j = 1; j < i; j++) assert_false(t.parent[i] == t.parent[j] && t.token[i] == t.token[j]);
+
+    grow(&t, &none, given, logp, 3, 8, note);
+    assert_true(t.n == 4 && t.chain && note[3].source == NODE_GIVEN);
+    grow(&t, &none, given, logp, 3, 2, note);
+    assert_int_equal(t.n, 3);
+}
+
+/* Whoever brings a node, each is worth its score: with 31 nodes every prefix of either proposer above the last one's
+ * score is there. */
+static void test_best_of_both(void **state) {
+    (void)state;
+    static row_set t;
+    node_note note[NODES_MAX];
+    const int32_t given[5] = { 90, 91, 92, 93, 94 };
+    const float logp[5] = { -0.4f, -0.9f, -1.4f, -1.9f, -2.4f };
+    for (int32_t budget = 0; budget <= 12; budget++) {
+        tree_candidates c = two_candidates(3);
+        grow(&t, &c, given, logp, 5, budget, note);
+        assert_int_equal(t.n, 1 + budget);
+        float least = 0.0f;
+        for (int32_t i = 1; i < t.n; i++) least = note[i].score < least ? note[i].score : least;
+        int32_t better = 0;
+        for (int32_t i = 0; i < 5; i++) better += logp[i] > least;
+        for (int32_t path = 0; path < 14; path++) { /* 2 + 4 + 8 prefixes of the draft */
+            int32_t depth = path < 2 ? 1 : path < 6 ? 2 : 3, bits = path < 2 ? path : path < 6 ? path - 2 : path - 6;
+            float sum = 0.0f;
+            for (int32_t d = 0; d < depth; d++) sum += TWO_LOGP[2 * d + (bits >> d & 1)];
+            better += sum > least + 1e-6f;
+        }
+        assert_true(better < t.n);
+    }
+}
+
+/* Nodes are kept up to where the sum of chances less the cost of rows is largest. */
+static void test_cut(void **state) {
+    (void)state;
+    static row_set t;
+    node_note note[NODES_MAX];
+    float cost[NODES_MAX + 1];
+    const int32_t given[6] = { 1, 2, 3, 4, 5, 6 };
+    const float p[6] = { 0.9f, 0.8f, 0.5f, 0.3f, 0.25f, 0.01f };
+    float logp[6];
+    for (int i = 0; i < 6; i++) logp[i] = logf(p[i]);
+    static const struct {
+        float row, cliff; /* each row; and once from row 4 on */
+        int32_t least, keep;
+        float min_p;
+    } CASES[] = {
+        { 0.0f, 0.0f, 0, 6, 0.0f },  { 0.4f, 0.0f, 0, 3, 0.0f }, { 0.95f, 0.0f, 0, 0, 0.0f },
+        { 0.95f, 0.0f, 2, 2, 0.0f }, { 0.2f, 0.3f, 0, 5, 0.0f }, { 0.2f, 0.5f, 0, 2, 0.0f },
+        { 0.0f, 0.0f, 0, 3, 0.4f },  { 0.0f, 0.0f, 9, 6, 0.4f },
+    };
+    for (size_t k = 0; k < sizeof CASES / sizeof *CASES; k++) {
+        tree_candidates none = { .depth = 0 };
+        grow(&t, &none, given, logp, 6, 31, note);
+        for (int32_t r = 0; r <= NODES_MAX; r++) cost[r] = CASES[k].row * (float)r + (r >= 4 ? CASES[k].cliff : 0.0f);
+        tree_cut(&t, note, cost, CASES[k].least, CASES[k].min_p > 0.0f ? logf(CASES[k].min_p) : -INFINITY);
+        if (t.n != 1 + CASES[k].keep) fail_msg("case %zu keeps %d nodes, expected %d", k, t.n - 1, CASES[k].keep);
+        assert_true(t.chain);
+    }
+}
+
+static void test_cut_keeps_order(void **state) {
+    (void)state;
+    static row_set t;
+    node_note note[NODES_MAX];
+    float cost[NODES_MAX + 1] = { 0 };
+    tree_candidates c = two_candidates(3);
+    grow(&t, &c, NULL, NULL, 0, 6, note);
+    assert_false(t.chain);
+    for (int32_t r = 0; r <= NODES_MAX; r++) cost[r] = 0.55f * (float)r;
+    tree_cut(&t, note, cost, 0, -INFINITY);
+    assert_true(t.n == 2 && t.chain && t.token[1] == 10);
+}
+
+static void test_confidence_classes(void **state) {
+    (void)state;
+    for (int32_t i = 0; i < 1000; i++) {
+        float p = ((float)i + 0.5f) / 1000.0f;
+        int32_t want = (int32_t)floorf(-4.0f * log2f(1.0f - p));
+        assert_int_equal(tree_conf(logf(p)), want < CONF_CLASSES - 1 ? want : CONF_CLASSES - 1);
+    }
+    assert_true(tree_conf(0.0f) == CONF_CLASSES - 1 && tree_conf(-INFINITY) == 0);
+}
+
+/* A calibrated draft is ranked by what its classes proved to be. */
+static void test_calibrated(void **state) {
+    (void)state;
+    static row_set t;
+    node_note note[NODES_MAX];
+    float conf[CONF_CLASSES];
+    tree_candidates c = two_candidates(2);
+    for (int32_t i = 0; i < CONF_CLASSES; i++) conf[i] = -2.0f;
+    conf[tree_conf(TWO_LOGP[0])] = -0.25f;
+    c.conf = conf;
+    grow(&t, &c, NULL, NULL, 0, 3, note);
+    assert_true(note[1].score == -0.25f && note[2].score == -0.5f && t.token[2] == 20);
+    assert_true(note[3].score == -2.0f && note[3].conf == tree_conf(TWO_LOGP[1]));
+}
+
 static void test_context(void **state) {
     (void)state;
     start(100, 77, 10);
@@ -359,11 +502,22 @@ static void test_compaction(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden_trees), cmocka_unit_test(test_every_small_tree),
-        cmocka_unit_test(test_room),         cmocka_unit_test(test_prefill),
-        cmocka_unit_test(test_plain),        cmocka_unit_test(test_round),
-        cmocka_unit_test(test_round_limits), cmocka_unit_test(test_context),
-        cmocka_unit_test(test_compaction),   cmocka_unit_test(test_round_without_draft),
+        cmocka_unit_test(test_golden_trees),
+        cmocka_unit_test(test_every_small_tree),
+        cmocka_unit_test(test_room),
+        cmocka_unit_test(test_prefill),
+        cmocka_unit_test(test_plain),
+        cmocka_unit_test(test_round),
+        cmocka_unit_test(test_round_limits),
+        cmocka_unit_test(test_context),
+        cmocka_unit_test(test_merged_proposers),
+        cmocka_unit_test(test_best_of_both),
+        cmocka_unit_test(test_cut),
+        cmocka_unit_test(test_cut_keeps_order),
+        cmocka_unit_test(test_confidence_classes),
+        cmocka_unit_test(test_calibrated),
+        cmocka_unit_test(test_compaction),
+        cmocka_unit_test(test_round_without_draft),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
