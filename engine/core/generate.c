@@ -6,6 +6,7 @@
 #include "engine/core/pair.h"
 #include "engine/core/propose.h"
 #include "engine/core/reply.h"
+#include "engine/core/turn.h"
 
 typedef struct run {
     const generate_env *env;
@@ -14,6 +15,7 @@ typedef struct run {
     reply_text text;
     gen_totals totals;
     propose propose;
+    turn turn;
     int32_t max_new;
     int32_t anchor;                         /* last token that was chosen; it has no keys and values yet */
     token_logprobs logprobs[DEPTH_MAX + 1]; /* of the step's tokens, when the request asks */
@@ -94,36 +96,20 @@ static int32_t emit(run *r, const step_out *out, int64_t ns) {
     return kept;
 }
 
-/* One chunk behind the `at` tokens that are there. */
-static const step_out *prefill_chunk(run *r, int32_t at, int32_t n, bool last) {
-    const generate_env *env = r->env;
-    const int32_t *tokens = r->tr->rq.tokens + at;
-    timelines_reserve(env->timelines, n);
-    const step_out *out = steps_prefill(env->steps, tokens, n, last);
-    timelines_prefilled(env->timelines, tokens, n);
-    return out;
-}
-
 /* Prompt in chunks behind what is known of it; the first token is chosen with the last chunk and leaves alone, before
  * any drafting. */
 static void prefill(run *r) {
-    const gen_request *rq = &r->tr->rq;
-    int32_t n = (int32_t)rq->n_tokens, at = r->totals.cached;
-    steps_skip(r->env->steps, rq->tokens, at);
     while (!mailbox_cancelled(r->env->box)) {
-        int32_t chunk = timelines_chunk(r->env->timelines, min_i32(r->env->prefill_chunk, n - at));
-        const step_out *out = prefill_chunk(r, at, chunk, at + chunk == n);
-        at += chunk;
-        if (at == n) {
+        const step_out *out = turn_prefill(&r->turn, r->env->prefill_chunk);
+        if (out->n) {
             int64_t now = clock_ns();
             r->totals.prefill_ns = now - r->mark;
-            r->anchor = out->token[0];
             propose_emitted(&r->propose, out->token, emit(r, out, r->totals.prefill_ns));
             r->mark = now;
             return;
         }
         gen_event ev = event(r, GEN_PREFILL);
-        ev.u.prefill.done = at, ev.u.prefill.total = n;
+        ev.u.prefill.done = r->turn.done, ev.u.prefill.total = r->turn.n;
         post_one(r, &ev);
     }
     end(r, DONE_CANCELLED);
@@ -146,14 +132,6 @@ static void count(run *r, const step_out *out, int64_t ns) {
     if (out->accepted < SPEC_POSITIONS) t->by_length[out->accepted]++;
 }
 
-/* The step has committed the old anchor and all its tokens but the last. */
-static void committed(run *r, const step_out *out) {
-    int32_t token[DEPTH_MAX + 1] = { r->anchor };
-    memcpy(token + 1, out->token, (size_t)(out->n - 1) * sizeof *token);
-    timelines_step(r->env->timelines, token, out->n, out->rows);
-    r->anchor = out->token[out->n - 1];
-}
-
 static void decode(run *r) {
     while (!r->ended) {
         if (mailbox_cancelled(r->env->box)) {
@@ -161,12 +139,10 @@ static void decode(run *r) {
             return;
         }
         /* no proposal stands behind the last token that is still wanted */
-        timelines_reserve(r->env->timelines, NODES_MAX);
-        const step_out *out = propose_step(&r->propose, r->max_new - r->totals.generated - 1);
+        const step_out *out = turn_round(&r->turn, &r->propose, r->max_new - r->totals.generated - 1);
         int64_t now = clock_ns(), ns = now - r->mark;
         r->mark = now;
         count(r, out, ns);
-        committed(r, out);
         propose_measured(&r->propose, out, ns, now);
         propose_emitted(&r->propose, out->token, emit(r, out, ns));
     }
@@ -203,8 +179,9 @@ void generate(const generate_env *env, const taken_request *tr) {
     propose_begin(&r.propose, rq->tokens, (int32_t)rq->n_tokens, rq->prediction, (int32_t)rq->n_prediction,
                   rq->pick.temperature >= 1e-5f);
     r.reply = reply_new(env->text, &rq->reply);
-    r.totals.cached = timelines_begin(env->timelines, rq->tokens, (int32_t)rq->n_tokens, !rq->no_cache);
+    r.turn = (turn){ .steps = env->steps, .timelines = env->timelines };
     set_pick(&r);
+    r.totals.cached = turn_begin(&r.turn, rq->tokens, (int32_t)rq->n_tokens, !rq->no_cache);
     gen_event started = event(&r, GEN_STARTED);
     started.u.started.cached = r.totals.cached;
     post_one(&r, &started);
@@ -218,7 +195,7 @@ void generate(const generate_env *env, const taken_request *tr) {
     done.u.end.why = r.why;
     done.u.end.totals = &r.totals;
     post_one(&r, &done);
-    timelines_end(env->timelines, min_i32(timelines_len(env->timelines), r.totals.prompt + r.totals.generated));
+    turn_end(&r.turn, r.totals.generated);
     reply_free(r.reply);
     buf_free(&r.text.reasoning);
     buf_free(&r.text.content);
