@@ -18,13 +18,13 @@ static const opt LIST[] = {
     { .kind = OPT_HEADING, .help = "lossless" },
     { "prompts", .value = "FILE", OPT_TEXT_AT(verify_opts, prompts),
       .help = "prompts, one JSON object a line; without it a few of our own" },
-    { "limit", .preset = "64", OPT_INT_AT(verify_opts, limit, 1, 1000000),
+    { "limit", .preset = "16", OPT_INT_AT(verify_opts, limit, 1, 1000000),
       .help = "how many prompts of the file, spread evenly over it" },
-    { "predict", .brief = "n", .preset = "200", OPT_INT_AT(verify_opts, tokens, 2, 1000000),
+    { "predict", .brief = "n", .preset = "100", OPT_INT_AT(verify_opts, tokens, 2, 1000000),
       .help = "tokens per answer" },
-    { "shapes", .preset = "all", OPT_CHOICE_AT(verify_opts, shapes, "chains trees all"),
-      .help = "what is compared with plain decoding: chains of 1, 3, 7 and 15 proposals; trees of 4, 12 and 31 nodes "
-              "and junk proposals; all" },
+    { "shapes", .preset = "all", OPT_CHOICE_AT(verify_opts, shapes, "chains combinations all"),
+      .help = "what is compared with plain decoding: chains of 1, 3, 7 and 15 proposals; {chain, tree of 4, 12, 31, "
+              "auto} x {dflash, lookup, both, junk} x {cold, warm}; all" },
     MODEL_OPT_ROWS(verify_opts, m),
 };
 

@@ -15,14 +15,15 @@ void tally_skip(tally *t, const char *fmt, ...) __attribute__((format(printf, 2,
  * references, and dir itself. */
 status verify_golden(const char *dir, const engine_options *opt, tally *t, err *e);
 
-typedef enum lossless_shapes { LOSSLESS_CHAINS = 1, LOSSLESS_TREES = 2, LOSSLESS_ALL = 3 } lossless_shapes;
+typedef enum lossless_shapes { LOSSLESS_CHAINS = 1, LOSSLESS_COMBINATIONS = 2, LOSSLESS_ALL = 3 } lossless_shapes;
 
 typedef struct lossless_options {
     const char *prompts; /* JSON lines as tests/prompts.jsonl; NULL: a few built-in ones */
     int64_t limit, tokens;
-    lossless_shapes shapes; /* chains of several lengths; trees of several sizes and junk proposals; both */
+    lossless_shapes shapes; /* chains of several lengths; shapes x proposers x cold and warm; both */
 } lossless_options;
 
-/* Plain decoding against rounds with several draft lengths, greedy and sampled, on the prompts of a file. */
+/* Plain decoding against every way to speculate, greedy and sampled, on the prompts of a file. A difference names the
+ * token, and the first position, layer and row whose keys and values are not the same. */
 status verify_lossless(const engine_options *opt, const lossless_options *lo, tally *t, err *e);
 #endif

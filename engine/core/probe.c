@@ -1,9 +1,10 @@
 #include "engine/core/probe.h"
 
 #include "engine/base/mem.h"
-#include "kernels/kv_map.h"
+#include "kernels/kv_image.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 struct probe {
     pair *pair;
@@ -177,4 +178,54 @@ void probe_block(probe *b, int32_t anchor, int32_t P, int32_t k, float *logits) 
     b->head_n = k, b->head_first = 1;
     draft_pass pass = describe_block(b, &b->sink, &w);
     get_rows(&pass.logits, logits, k, d->cfg.vocab);
+}
+
+/* ---- keys and values ---- */
+
+struct probe_kv {
+    int32_t to, layers;
+    struct {
+        int32_t from; /* first position that is kept */
+        char *image;
+    } layer[];
+};
+
+probe_kv *probe_kv_copy(const pair *p, int32_t to) {
+    const target_kv *kv = &p->target.kv;
+    probe_kv *c = xalloc(sizeof *c + (size_t)kv->layers * sizeof *c->layer);
+    c->to = to, c->layers = kv->layers;
+    for (int32_t l = 0; l < kv->layers; l++) {
+        const kv_store *s = &kv->layer[l];
+        int32_t from = s->kind == KV_RING ? kv_first_seen(p->target.cfg.window, to) : 0;
+        c->layer[l].from = from;
+        c->layer[l].image = xalloc(kv_image_bytes(s, to - from));
+        kv_image_save(s, from, to, c->layer[l].image);
+    }
+    return c;
+}
+
+void probe_kv_free(probe_kv *c) {
+    for (int32_t l = 0; l < c->layers; l++) free(c->layer[l].image);
+    free(c);
+}
+
+static bool same_row(const kv_store *s, const probe_kv *c, int32_t l, int32_t pos, char *row) {
+    int32_t heads = 2 * s->heads, rows = c->to - c->layer[l].from, at = pos - c->layer[l].from;
+    size_t bytes = kv_image_bytes(s, 1) / (size_t)heads;
+    kv_image_save(s, pos, pos + 1, row);
+    for (int32_t i = 0; i < heads; i++)
+        if (memcmp(row + (size_t)i * bytes, c->layer[l].image + ((size_t)i * (size_t)rows + (size_t)at) * bytes, bytes))
+            return false;
+    return true;
+}
+
+bool probe_kv_differs(const pair *p, const probe_kv *c, int32_t *pos, int32_t *layer) {
+    char *row = xalloc(kv_image_bytes(&p->target.kv.layer[0], 1));
+    bool differs = false;
+    for (*pos = 0; *pos < c->to && !differs; ++*pos)
+        for (*layer = 0; *layer < c->layers && !differs; ++*layer)
+            differs = *pos >= c->layer[*layer].from && !same_row(&p->target.kv.layer[*layer], c, *layer, *pos, row);
+    if (differs) --*pos, --*layer;
+    free(row);
+    return differs;
 }

@@ -30,4 +30,13 @@ void probe_set_context(probe *b, int32_t layer, int32_t pos, const float *k, con
 /* The block [anchor, masks] at position P over the context rows that are in the ring: logits of rows 1 .. k, F32
  * [k][V]. */
 void probe_block(probe *b, int32_t anchor, int32_t P, int32_t k, float *logits);
+
+/* ---- keys and values of the live sequence ---- */
+
+/* Those of the target below position `to`, as far as a row there sees them. */
+typedef struct probe_kv probe_kv;
+probe_kv *probe_kv_copy(const pair *p, int32_t to);
+void probe_kv_free(probe_kv *c);
+/* The first position, and there the first layer, where they are no longer the same; false: none. */
+bool probe_kv_differs(const pair *p, const probe_kv *c, int32_t *pos, int32_t *layer);
 #endif

@@ -42,6 +42,9 @@ const step_out *turn_verify(turn *t, const int32_t *proposals, int32_t n) {
     return committed(t, n ? steps_verify(t->steps, proposals, n) : steps_plain(t->steps));
 }
 
-void turn_end(turn *t, int32_t kept) {
-    timelines_end(t->timelines, min_i32(timelines_len(t->timelines), t->n + kept));
+const step_out *turn_speculate(turn *t, const round_shape *shape) {
+    timelines_reserve(t->timelines, NODES_MAX);
+    return committed(t, steps_speculate(t->steps, shape));
 }
+
+void turn_end(turn *t, int32_t kept) { timelines_end(t->timelines, min_i32(timelines_len(t->timelines), t->n + kept)); }

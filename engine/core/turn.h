@@ -25,6 +25,8 @@ const step_out *turn_prefill(turn *t, int32_t most);
 const step_out *turn_round(turn *t, propose *p, int32_t wanted);
 /* The same with a given chain of n proposals, 0: a plain step. */
 const step_out *turn_verify(turn *t, const int32_t *proposals, int32_t n);
+/* The same with a round of any shape. */
+const step_out *turn_speculate(turn *t, const round_shape *shape);
 /* Of the tokens that were chosen the first `kept` belong to the answer. */
 void turn_end(turn *t, int32_t kept);
 #endif
