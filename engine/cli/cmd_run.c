@@ -189,8 +189,15 @@ static void print_stats(const answer *a) {
             "%.3f\n",
             tokens_per_round(t), t->rounds, t->accepted, t->drafted, (double)t->draft_ns * 1e-6 / t->steps,
             (double)t->verify_ns * 1e-6 / t->steps, (double)t->rest_ns * 1e-6 / t->steps);
-    if (t->lookup_drafted)
-        fprintf(stderr, "looked up: %d proposals, %d accepted\n", t->lookup_drafted, t->lookup_accepted);
+    fprintf(stderr,
+            "drafted: %d proposals, %d accepted; looked up: %d, %d accepted\nsteps by reason:", t->draft_drafted,
+            t->draft_accepted, t->lookup_drafted, t->lookup_accepted);
+    for (int r = 0; r < SPEC_REASONS; r++)
+        if (t->by_reason[r]) fprintf(stderr, " %s %d", spec_reason_name((spec_reason)r), t->by_reason[r]);
+    fprintf(stderr, "; by rows:");
+    for (int r = 1; r <= SPEC_POSITIONS; r++)
+        if (t->by_rows[r]) fprintf(stderr, " %d: %d", r, t->by_rows[r]);
+    fputc('\n', stderr);
     fprintf(stderr, "rounds by accepted length:");
     for (int i = 0; i < SPEC_POSITIONS; i++)
         if (t->by_length[i]) fprintf(stderr, " %d: %.0f%%", i, 100.0 * t->by_length[i] / t->rounds);
@@ -202,13 +209,14 @@ static void json_stats(buf *out, const gen_totals *t) {
         out,
         "{\"prompt_tokens\":%d,\"completion_tokens\":%d,\"reasoning_tokens\":%d,\"steps\":%d,\"rounds\":%d,\"drafted\":"
         "%d,"
-        "\"accepted\":%d,\"lookup_drafted\":%d,\"lookup_accepted\":%d,\"prefill_ms\":%.3f,\"decode_ms\":%.3f,\"draft_"
+        "\"accepted\":%d,\"draft_drafted\":%d,\"draft_accepted\":%d,\"lookup_drafted\":%d,\"lookup_accepted\":%d,"
+        "\"prefill_ms\":%.3f,\"decode_ms\":%.3f,\"draft_"
         "ms\":%.3f,\"verify_ms\":%.3f,\"rest_ms\":%.3f,"
         "\"tokens_per_second\":%.1f,\"tokens_per_step\":%.3f,\"rounds_by_accepted\":[",
-        t->prompt, t->generated, t->reasoning, t->steps, t->rounds, t->drafted, t->accepted, t->lookup_drafted,
-        t->lookup_accepted, (double)t->prefill_ns * 1e-6, (double)t->decode_ns * 1e-6, (double)t->draft_ns * 1e-6,
-        (double)t->verify_ns * 1e-6, (double)t->rest_ns * 1e-6, per_second(t->generated - 1, t->decode_ns),
-        tokens_per_round(t));
+        t->prompt, t->generated, t->reasoning, t->steps, t->rounds, t->drafted, t->accepted, t->draft_drafted,
+        t->draft_accepted, t->lookup_drafted, t->lookup_accepted, (double)t->prefill_ns * 1e-6,
+        (double)t->decode_ns * 1e-6, (double)t->draft_ns * 1e-6, (double)t->verify_ns * 1e-6, (double)t->rest_ns * 1e-6,
+        per_second(t->generated - 1, t->decode_ns), tokens_per_round(t));
     int last = SPEC_POSITIONS;
     while (last > 0 && !t->by_length[last - 1]) last--;
     for (int i = 0; i < last; i++) buf_printf(out, "%s%d", i ? "," : "", t->by_length[i]);

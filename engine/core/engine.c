@@ -272,11 +272,6 @@ static status check_tokens(const gen_request *rq, int32_t vocab, err *e) {
     return OK;
 }
 
-const char *spec_reason_name(spec_reason r) {
-    static const char *const NAME[SPEC_REASONS] = { "fixed", "plain", "draft", "lookup", "probe", "clock" };
-    return NAME[r];
-}
-
 static status check_spec(const spec_options *o, const engine_facts *f, err *e) {
     if (o->tokens != SPEC_DEFAULT && (o->tokens < 0 || o->tokens > f->spec_max))
         return err_set(e, ERR_REQUEST, "%d proposals per round: %s 0 to %d", o->tokens,

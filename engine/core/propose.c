@@ -6,6 +6,11 @@
 
 static int32_t min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
 
+const char *spec_reason_name(spec_reason r) {
+    static const char *const NAME[SPEC_REASONS] = { "fixed", "plain", "draft", "lookup", "probe", "clock" };
+    return NAME[r];
+}
+
 void propose_begin(propose *p, const int32_t *prompt, int32_t n, const int32_t *prediction, int32_t n_prediction,
                    bool sampled) {
     width_begin(p->width, sampled);
@@ -25,7 +30,7 @@ static void look_up(propose *p, int32_t depth) {
     if (!p->lookup || depth == 0) return;
     lookup_propose(p->lookup, m);
     int32_t n = min_i32(m->n, depth);
-    for (m->n = 0; m->n < n && !text_is_end(p->text, m->token[m->n]); m->n++) {}
+    for (m->n = 0; m->n < n && m->p[m->n] >= p->min_p && !text_is_end(p->text, m->token[m->n]); m->n++) {}
 }
 
 /* The width that was asked for, whatever it costs: both proposers fill it, most probable first. */
@@ -33,12 +38,11 @@ static void choose_fixed(const propose *p, int32_t depth, width_choice *c) {
     *c = (width_choice){ .draft = p->drafting ? depth : 0, .given = p->match.n, .why = SPEC_WHY_FIXED };
     int32_t most = p->tree_max ? p->tree_max : depth;
     c->nodes = c->draft ? most : min_i32(c->given, most);
-    c->nodes_min = c->nodes;
 }
 
 static void choose(propose *p, int32_t depth) {
     p->choice = (width_choice){ .why = SPEC_WHY_PLAIN };
-    if (depth == 0) return;
+    if (depth == 0 || p->min_p >= 1.0f) return; /* nothing is ever certain */
     if (p->mode == SPEC_FIXED) {
         choose_fixed(p, depth, &p->choice);
         return;

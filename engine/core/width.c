@@ -273,6 +273,12 @@ static float probe_share(const width *w, int32_t t) {
     return clamp(PROBE_SHARE * (most - 1.0f), 0.0f, PROBE_SHARE_MOST);
 }
 
+/* All is judged by plain steps: a few before anything else, and one now and then. */
+static bool plain_is_unknown(const width *w, int32_t ctx) {
+    if (w->draft_max == 0) return false;
+    return w->verify[tier_of(ctx)].entry[1].n < COST_ENOUGH || (w->drafting && w->since_plain >= WIDTH_PLAIN_GAP);
+}
+
 void width_choose(width *w, const width_input *in, width_choice *out) {
     weigh(w, in);
     float worth, drafted = 0.0f, plain = 1.0f - w->cost[1];
@@ -281,7 +287,7 @@ void width_choose(width *w, const width_input *in, width_choice *out) {
     if (w->drafting) drafted = w->tokens[w->best] - w->lambda * w->time[w->best] - plain;
     if (given && (!w->drafting || worth > drafted)) {
         *out = (width_choice){ .given = given, .nodes = given, .why = SPEC_WHY_LOOKUP };
-    } else if (w->drafting && w->since_plain >= WIDTH_PLAIN_GAP) {
+    } else if (plain_is_unknown(w, in->ctx)) {
         out->why = SPEC_WHY_CLOCK;
     } else if (w->drafting) {
         *out = (width_choice){ .draft = w->best, .given = min_i32(in->n, in->depth), .why = SPEC_WHY_DRAFT };

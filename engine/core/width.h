@@ -17,10 +17,10 @@
 #include "kernels/params.h"
 
 enum {
-    COST_SAMPLES = 15,    /* an entry is the median of so many last times */
-    COST_ENOUGH = 3,      /* fewer say nothing */
-    COST_TIERS = 12,      /* contexts of up to 1024 tokens, then doubling */
-    WIDTH_PLAIN_GAP = 256 /* drafted rounds until a plain step is measured again */
+    COST_SAMPLES = 15,   /* an entry is the median of so many last times */
+    COST_ENOUGH = 3,     /* fewer say nothing */
+    COST_TIERS = 12,     /* contexts of up to 1024 tokens, then doubling */
+    WIDTH_PLAIN_GAP = 64 /* drafted rounds until a plain step is measured again */
 };
 
 /* Median of the last times of one kind of pass. */

@@ -370,7 +370,8 @@ static status read_prediction(api_reader *r, api_params *p) {
     if (strcmp(type, "content") != 0) return api_read_unsupported(&in, "type", "only \"content\" is");
     const json_t *content = api_read_find(&in, "content");
     if (!json_is_string(content) && !json_is_array(content))
-        return api_read_wrong_type(&in, "content", "a string or an array of text parts", content);
+        return api_read_wrong_type(&in, "content", "a string or an array of text parts",
+                                   content ? content : json_null());
     for (size_t i = 0; i < json_array_size(content); i++)
         if (!json_is_string(json_object_get(json_array_get(content, i), "text")))
             return api_read_wrong_type(&in, "content", "a string or an array of text parts", content);

@@ -2,6 +2,7 @@
 
 #include "engine/base/clock.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 void api_meter_deinit(api_meter *m) { buf_free(&m->steps); }
@@ -34,7 +35,10 @@ void api_meter_event(api_meter *m, const gen_event *ev) {
         m->totals.cached = ev->u.started.cached;
         break;
     case GEN_ROUND: count_round(m, ev); break;
-    case GEN_DONE: m->totals = *ev->u.end.totals; break;
+    case GEN_DONE:
+        m->totals = *ev->u.end.totals;
+        m->whole = true;
+        break;
     default: break;
     }
 }
@@ -88,6 +92,36 @@ static void write_percentiles(jsonw *w, const api_meter *m) {
     buf_free(&sorted);
 }
 
+static void write_proposer(jsonw *w, const char *name, int32_t drafted, int32_t accepted) {
+    jsonw_key(w, name);
+    jsonw_begin_object(w);
+    jsonw_key_int(w, "drafted", drafted);
+    jsonw_key_int(w, "accepted", accepted);
+    jsonw_end_object(w);
+}
+
+/* Why steps proposed as much as they did, rows of their passes, and who proposed; when the answer is whole. */
+static void write_speculation(jsonw *w, const gen_totals *t) {
+    jsonw_key(w, "speculation");
+    jsonw_begin_object(w);
+    jsonw_key(w, "steps_by_reason");
+    jsonw_begin_object(w);
+    for (int r = 0; r < SPEC_REASONS; r++)
+        if (t->by_reason[r]) jsonw_key_int(w, spec_reason_name((spec_reason)r), t->by_reason[r]);
+    jsonw_end_object(w);
+    jsonw_key(w, "steps_by_rows");
+    jsonw_begin_object(w);
+    for (int r = 1; r <= SPEC_POSITIONS; r++) {
+        char rows[16];
+        snprintf(rows, sizeof rows, "%d", r);
+        if (t->by_rows[r]) jsonw_key_int(w, rows, t->by_rows[r]);
+    }
+    jsonw_end_object(w);
+    write_proposer(w, "dflash", t->draft_drafted, t->draft_accepted);
+    write_proposer(w, "lookup", t->lookup_drafted, t->lookup_accepted);
+    jsonw_end_object(w);
+}
+
 /* Names as llama.cpp has them. The first token belongs to the prefill: rates of decoding leave it out. */
 void api_write_timings(jsonw *w, const api_meter *m) {
     const gen_totals *t = &m->totals;
@@ -108,6 +142,7 @@ void api_write_timings(jsonw *w, const api_meter *m) {
     while (last > 0 && !t->accepted_at[last - 1]) last--;
     for (int32_t i = 0; i < last; i++) jsonw_int(w, t->accepted_at[i]);
     jsonw_end_array(w);
+    if (m->whole) write_speculation(w, t);
     jsonw_key_ms(w, "queue_ms", clock_ms(t->queue_ns));
     jsonw_key_ms(w, "template_ms", clock_ms(m->template_ns));
     jsonw_key_ms(w, "tokenize_ms", clock_ms(m->tokenize_ns));

@@ -12,6 +12,7 @@ typedef struct api_meter {
     int64_t submitted_ns; /* 0: not yet, as all that follow */
     int64_t started_ns;   /* left the queue */
     int64_t first_ns;     /* first token was there */
+    bool whole;           /* totals are those of the whole answer */
     gen_totals totals;
     buf steps; /* int32_t microseconds of each decode step */
 } api_meter;

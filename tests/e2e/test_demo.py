@@ -261,6 +261,28 @@ def server():
     for nodes in (4, 31):
         status, text = s.post(chat(speculation={"mode": "fixed", "max": 7, "tree": nodes}))
         check(f"serve: the same text with a tree of {nodes}", status == 200 and json.loads(text)["choices"][0]["message"]["content"] == content, text)
+    for mode in ({"mode": "auto"}, {"mode": "auto", "max": 3}, {"mode": "auto", "tree": 0}, {"mode": "fixed", "max": 15, "tree": 31, "min_p": 0.3}, {"min_p": 1}, {"max": 0}):
+        whole = json.loads(s.post(chat(speculation=mode))[1])
+        spec = whole["timings"]["speculation"]
+        check(f"serve: the same text with speculation {mode}", whole["choices"][0]["message"]["content"] == content, whole)
+        check(f"serve: counters of speculation {mode}", sum(spec["steps_by_rows"].values()) == sum(spec["steps_by_reason"].values()) == whole["timings"]["steps"]
+              and spec["dflash"]["accepted"] <= spec["dflash"]["drafted"], spec)
+    plain, fixed = (json.loads(s.post(chat(speculation=m))[1])["timings"]["speculation"] for m in ({"mode": "off"}, {"mode": "fixed", "max": 7}))
+    check("serve: off is off, fixed is fixed", list(plain["steps_by_rows"]) == ["1"] and plain["dflash"]["drafted"] == 0 and set(fixed["steps_by_reason"]) <= {"fixed", "plain"}
+          and fixed["dflash"]["drafted"] > 0, (plain, fixed))
+    predicted = chat(messages=[{"role": "user", "content": PROMPT}], prediction={"type": "content", "content": content}, speculation={"mode": "auto"})
+    whole = json.loads(s.post(predicted)[1])
+    check("serve: a prediction is copied from, the text is the same", whole["choices"][0]["message"]["content"] == content
+          and whole["timings"]["speculation"]["lookup"]["accepted"] > 20 and whole["timings"]["steps"] < whole["usage"]["completion_tokens"] / 3, whole)
+    parts = {**predicted, "prediction": {"type": "content", "content": [{"type": "text", "text": "something"}, {"type": "text", "text": " else"}]}}
+    check("serve: a wrong prediction changes nothing", json.loads(s.post(parts)[1])["choices"][0]["message"]["content"] == content)
+    for field, bad in (("speculation", {"mode": "sometimes"}), ("speculation", {"max": 16}), ("speculation", {"max": -1}), ("speculation", {"max": "7"}), ("speculation", {"tree": 32}),
+                       ("speculation", {"tree": -1}), ("speculation", {"min_p": 1.5}), ("speculation", {"min_p": "x"}), ("speculation", "off"), ("speculation", [1]),
+                       ("prediction", "text"), ("prediction", {"type": "content"}), ("prediction", {"type": "audio", "content": "x"}),
+                       ("prediction", {"type": "content", "content": [{"type": "text"}]}), ("cache_prompt", 1)):
+        status, text = s.post(chat(**{field: bad}))
+        check(f"serve: 400 for {field} {bad}", status == 400 and field in text, text)
+    turns(s)
     status, text = s.post(chat(speculation={"tree": 32}))
     check("serve: a tree beyond the limit", status == 400 and "tree" in text, text)
     sampled = chat(temperature=1.0, seed=7)
@@ -294,6 +316,26 @@ def server():
     check(f"serve: resident {s.rss() >> 20} MiB, at most {budget >> 20} MiB", s.rss() <= budget, s.rss())
     code, seconds = s.stop()
     check("serve: one signal ends it", code == 0 and seconds < 8, (code, seconds))
+
+
+def turns(s):
+    """A conversation computes only what is new; the text is that of a cold run; a side request takes nothing away."""
+    def ask(messages, **more):
+        a = json.loads(s.post({"messages": messages, "max_tokens": 40, "temperature": 0, **more})[1])
+        return a["choices"][0]["message"]["content"], a["usage"]["prompt_tokens"], a["usage"]["prompt_tokens_details"]["cached_tokens"]
+    talk, known = [{"role": "user", "content": "alpha beta gamma " * 400 + "Write a function."}], 0
+    for turn in range(3):
+        text, prompt, cached = ask(talk)
+        check(f"serve: turn {turn + 1} reuses the turns before", (cached >= known - 8) if turn else (cached < 64), (prompt, cached))
+        cold, _, none = ask(talk, cache_prompt=False)
+        check(f"serve: turn {turn + 1} is the text of a cold run", cold == text and none == 0, (cold, text))
+        ask([{"role": "user", "content": f"A title for talk {turn}, please."}])
+        known = prompt
+        talk = talk + [{"role": "assistant", "content": text}, {"role": "user", "content": f"And number {turn}."}]
+    again, prompt, cached = ask(talk[:-2])
+    check("serve: the last answer again, for one row", again == text and cached == prompt - 1, (prompt, cached))
+    other, prompt, cached = ask(talk[:-3] + [{"role": "user", "content": "Something else."}])
+    check("serve: a changed last message keeps what stands before", cached >= prompt - 40, (prompt, cached))
 
 
 def close_frees_the_engine(s):
