@@ -21,6 +21,10 @@ enum { SPEC_DEFAULT = -1 };
 /* Who proposes tokens: the DFlash draft; what followed the same words earlier in the text. */
 enum { PROPOSE_DRAFT = 1, PROPOSE_LOOKUP = 2 };
 
+/* How the target's keys and values are stored. FP8 halves their memory; what is stored is rounded more coarsely, so
+ * answers are other ones than with BF16. The draft's own stay BF16. */
+typedef enum kv_dtype { KV_BF16, KV_FP8_E4M3 } kv_dtype;
+
 typedef struct engine_options {
     const char *target_dir; /* NULL: the built-in demo pair (target and, without draft_dir, draft) */
     const char *draft_dir;  /* NULL with a target_dir: no draft, no speculation */
@@ -32,6 +36,7 @@ typedef struct engine_options {
         spec_tokens; /* proposals per round for requests that do not say; SPEC_DEFAULT: 7, or block size - 1 if less */
     int32_t spec_tree; /* for such requests: most nodes of a verify tree of that depth; 0: a chain */
     int32_t proposers; /* PROPOSE_DRAFT and PROPOSE_LOOKUP, added; 0: the draft */
+    kv_dtype kv_dtype;
     int32_t queue_max; /* requests that wait beyond the running one */
 } engine_options;
 

@@ -177,6 +177,12 @@ static void run_prefill(pair *p, const prompt_set *ps, const bench_opts *o, resu
     }
 }
 
+/* Read by a plain step behind so many tokens. */
+static pass_bytes step_bytes(const pair *p, int32_t ctx) {
+    const target *t = &p->target;
+    return bytes_target_pass(&t->cfg, &t->w, t->cfg.experts_per_token, ctx, t->kv.type);
+}
+
 static double per_round(int64_t ns, int64_t rounds) { return rounds ? (double)ns * 1e-6 / (double)rounds : 0.0; }
 
 static void print_table(const pair *p, const results *r, int32_t k, int32_t tree) {
@@ -190,7 +196,7 @@ static void print_table(const pair *p, const results *r, int32_t k, int32_t tree
     for (int i = 0; i < FRONTIERS; i++) {
         const frontier *f = &r->frontier[i];
         if (!f->step.n) continue;
-        pass_bytes b = bytes_target_pass(&p->target.cfg, &p->target.w, p->target.cfg.experts_per_token, f->ctx);
+        pass_bytes b = step_bytes(p, f->ctx);
         printf("plain step at %4d tokens: %.4f (%.4f), %.2f MB read, %.1f GB/s at the median\n", f->ctx,
                samples_share(&f->step, 0.5), samples_share(&f->step, 0.0), (double)b.total * 1e-6,
                (double)b.total * 1e-6 / samples_share(&f->step, 0.5));
@@ -236,7 +242,7 @@ static status write_json(const pair *p, const results *r, int32_t k, int32_t tre
     for (int i = 0, n = 0; i < FRONTIERS; i++) {
         const frontier *f = &r->frontier[i];
         if (!f->step.n) continue;
-        pass_bytes pb = bytes_target_pass(&p->target.cfg, &p->target.w, p->target.cfg.experts_per_token, f->ctx);
+        pass_bytes pb = step_bytes(p, f->ctx);
         buf_printf(&b, "%s\n{\"context\":%d,\"ms_median\":%.5f,\"ms_min\":%.5f,\"bytes\":%lld}", n++ ? "," : "", f->ctx,
                    samples_share(&f->step, 0.5), samples_share(&f->step, 0.0), (long long)pb.total);
     }

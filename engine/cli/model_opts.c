@@ -11,6 +11,7 @@ engine_options model_opts_engine(const model_opts *m, int32_t queue_max) {
                              .prefill_chunk = (int32_t)m->chunk,
                              .spec_tokens = (int32_t)m->spec,
                              .spec_tree = (int32_t)m->tree,
+                             .kv_dtype = (kv_dtype)m->kv,
                              .proposers = m->proposers + PROPOSE_DRAFT,
                              .queue_max = queue_max };
 }

@@ -66,7 +66,7 @@ static status fill_facts(engine *en, double load_ms, err *e) {
                        .parameters = p->target.w.parameters,
                        .target_bytes = p->target.w.bytes,
                        .draft_bytes = d ? d->w.bytes : 0,
-                       .kv_bytes = memplan_make(c, d ? &d->cfg : NULL, p->ctx).total,
+                       .kv_bytes = memplan_make(c, d ? &d->cfg : NULL, p->target.kv.type, p->ctx).total,
                        .has_draft = d != NULL,
                        .spec_max = most_proposals(en),
                        .isa = isa_name(p->isa),

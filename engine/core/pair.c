@@ -70,18 +70,21 @@ static status choose_isa(const char *name, isa *out, err *e) {
     return OK;
 }
 
+dtype pair_kv_type(kv_dtype kind) { return kind == KV_FP8_E4M3 ? DT_E4M3 : DT_BF16; }
+
 status pair_start(pair *p, const engine_options *opt, err *e) {
     const draft *d = pair_draft(p);
+    target_room room = { .kv = pair_kv_type(opt->kv_dtype) };
     TRY(choose_isa(opt->isa, &p->isa, e));
     p->lanes = choose_lanes(opt->lanes);
-    TRY(memplan_choose_ctx(&p->target.cfg, d ? &d->cfg : NULL, opt->ctx, memplan_available(), &p->ctx, e));
+    TRY(memplan_choose_ctx(&p->target.cfg, d ? &d->cfg : NULL, room.kv, opt->ctx, memplan_available(), &p->ctx, e));
+    room.ctx = p->ctx;
     p->has_memory = true;
+    if (d) room.tap_layer = d->cfg.tap_layer, room.taps = d->cfg.taps, room.window = d->cfg.window;
+    TRY(target_alloc(&p->target, &room, e));
     if (d) {
-        TRY(target_alloc(&p->target, p->ctx, d->cfg.tap_layer, d->cfg.taps, d->cfg.window, e));
         draft_inputs in = { p->target.tap_ring, target_embedding(&p->target), p->target.w.head };
         TRY(draft_alloc(&p->draft, in, e));
-    } else {
-        TRY(target_alloc(&p->target, p->ctx, NULL, 0, 0, e));
     }
     TRY(steps_open(&p->steps, &p->target, d, p->isa, p->lanes, e));
     for (int32_t id = 0; p->text && id < text_vocab(p->text); id++)

@@ -9,7 +9,7 @@
 
 enum { QUERIES = 32, SEGMENTS = 8, RATIO_MAX = 64 };
 
-/* A stretch of positions whose keys and values follow each other in memory. */
+/* A stretch of positions whose keys and values follow each other in memory, in the store or, widened, in scratch. */
 typedef struct segment {
     int32_t pos, n;
     const bf16 *k, *v;
@@ -128,33 +128,53 @@ static void segment_values(query *q, int32_t heads, float *const *block_o, const
 
 /* ---- segments ---- */
 
-/* Positions [from, to) of head g as stretches of memory; all rows agree about them. */
-static int shared_segments(const attn_args *a, int32_t g, int32_t from, int32_t to, segment out[SEGMENTS]) {
+/* Where keys and values go that do not lie in memory as products need them. */
+typedef struct copies {
+    bf16 *k, *v;
+} copies;
+
+/* n positions from pos on, which lie at this offset; E4M3 is widened to element `put` of the copies. */
+static segment segment_of(const kv_store *s, int64_t at, int32_t pos, int32_t n, copies wide, int64_t put) {
+    const void *k = kv_at(s, s->k, at), *v = kv_at(s, s->v, at);
+    if (s->type == DT_BF16) return (segment){ pos, n, k, v };
+    vec_of_e4m3(wide.k + put, k, (int64_t)n * s->size);
+    vec_of_e4m3(wide.v + put, v, (int64_t)n * s->size);
+    return (segment){ pos, n, wide.k + put, wide.v + put };
+}
+
+/* Positions [first, to) of head g as stretches of memory; all rows agree about them. wide: [KV_PAGE][E]. */
+static int shared_segments(const attn_args *a, int32_t g, int32_t first, int32_t to, copies wide,
+                           segment out[SEGMENTS]) {
     int n = 0;
-    while (from < to) {
+    for (int32_t from = first, len; from < to; from += len) {
         bool in_block = a->block.k && from >= a->rows->base;
         const kv_store *s = in_block ? &a->block : &a->past;
-        int32_t len = kv_contiguous(s, from, a->rows->base);
+        len = kv_contiguous(s, from, a->rows->base);
         if (len > to - from) len = to - from;
         if (a->block.k && !in_block && from + len > a->rows->base) len = a->rows->base - from;
         int64_t at = kv_offset(s, g, from, a->rows->base);
         CHECK(n < SEGMENTS);
-        out[n++] = (segment){ from, len, s->k + at, s->v + at };
-        from += len;
+        out[n++] = segment_of(s, at, from, len, wide, (int64_t)(from - first) * s->size);
     }
     return n;
 }
 
+static void gather_row(const kv_store *s, bf16 *to, const void *row) {
+    if (s->type == DT_BF16)
+        memcpy(to, row, (size_t)s->size * sizeof *to);
+    else
+        vec_of_e4m3(to, row, s->size);
+}
+
 /* Positions [from, to), all at or above base, of one row of a tree: gathered along its path. */
-static segment gathered_segment(const attn_args *a, int32_t g, int32_t row, int32_t from, int32_t to, bf16 *k,
-                                bf16 *v) {
+static segment gathered_segment(const attn_args *a, int32_t g, int32_t row, int32_t from, int32_t to, copies own) {
     const kv_store *s = a->block.k ? &a->block : &a->past;
     for (int32_t pos = from; pos < to; pos++) {
-        int64_t at = kv_offset(s, g, kv_index(a->rows, row, pos), a->rows->base);
-        memcpy(k + (int64_t)(pos - from) * s->size, s->k + at, (size_t)s->size * sizeof *k);
-        memcpy(v + (int64_t)(pos - from) * s->size, s->v + at, (size_t)s->size * sizeof *v);
+        int64_t at = kv_offset(s, g, kv_index(a->rows, row, pos), a->rows->base), put = (int64_t)(pos - from) * s->size;
+        gather_row(s, own.k + put, kv_at(s, s->k, at));
+        gather_row(s, own.v + put, kv_at(s, s->v, at));
     }
-    return (segment){ from, to - from, k, v };
+    return (segment){ from, to - from, own.k, own.v };
 }
 
 /* Scores of n queries against the keys of a segment, to score[pos - block]. */
@@ -183,7 +203,8 @@ typedef struct item {
     const bf16 **rows;          /* q[i].q */
     query **ptr;                /* &q[i] */
     float *dots, **block_o, *o; /* [n][16], [ratio] pointers into o [ratio][E] */
-    bf16 *gather_k, *gather_v;  /* [NODES_MAX][E] */
+    copies wide;                /* [KV_PAGE][E], positions of a block in a store that is not BF16; else NULL */
+    copies own;                 /* [NODES_MAX][E], a row's path */
 } item;
 
 /* Block b for all queries: scores, softmax, values, merge. */
@@ -197,7 +218,7 @@ static void item_block(item *it, int32_t b) {
     if (lo < start) lo = start;
     if (hi > end) hi = end;
     segment seg[SEGMENTS];
-    int shared = shared_segments(a, it->g, lo, hi < it->shared_to ? hi : it->shared_to, seg);
+    int shared = shared_segments(a, it->g, lo, hi < it->shared_to ? hi : it->shared_to, it->wide, seg);
     for (int i = 0; i < shared; i++) segment_scores(it->ptr, it->rows, it->n, &seg[i], start, size, it->dots);
     for (int32_t i = 0; i < it->n; i += it->ratio) {
         query *q = &it->q[i];
@@ -206,7 +227,7 @@ static void item_block(item *it, int32_t b) {
         int segments = shared;
         int32_t own = from > it->shared_to ? from : it->shared_to;
         if (own < to) {
-            seg[segments] = gathered_segment(a, it->g, q->row, own, to, it->gather_k, it->gather_v);
+            seg[segments] = gathered_segment(a, it->g, q->row, own, to, it->own);
             segment_scores(it->ptr + i, it->rows + i, it->ratio, &seg[segments++], start, size, it->dots);
         }
         float m[RATIO_MAX], l[RATIO_MAX];
@@ -241,6 +262,11 @@ static void item_finish(const item *it) {
     }
 }
 
+static copies take_copies(scratch *s, int32_t rows, int32_t size) {
+    size_t bytes = (size_t)rows * (size_t)size * sizeof(bf16);
+    return (copies){ scratch_take(s, bytes), scratch_take(s, bytes) };
+}
+
 static void item_run(const attn_args *a, int32_t r0, int32_t r1, int32_t g, const lane *ln) {
     const row_set *rows = a->rows;
     int32_t size = a->past.size, ratio = a->heads / a->past.heads, n = (r1 - r0) * ratio;
@@ -252,8 +278,8 @@ static void item_run(const attn_args *a, int32_t r0, int32_t r1, int32_t g, cons
     it.dots = scratch_take(&s, (size_t)n * 16 * sizeof(float));
     it.block_o = scratch_take(&s, (size_t)ratio * sizeof *it.block_o);
     it.o = scratch_take(&s, (size_t)ratio * (size_t)size * sizeof(float));
-    it.gather_k = scratch_take(&s, (size_t)NODES_MAX * (size_t)size * sizeof(bf16));
-    it.gather_v = scratch_take(&s, (size_t)NODES_MAX * (size_t)size * sizeof(bf16));
+    it.own = take_copies(&s, NODES_MAX, size);
+    if (a->past.type != DT_BF16 || (a->block.k && a->block.type != DT_BF16)) it.wide = take_copies(&s, KV_PAGE, size);
     float *o = scratch_take(&s, (size_t)n * 2 * (size_t)size * sizeof(float));
     float *score = scratch_take(&s, (size_t)n * KV_PAGE * sizeof(float));
     for (int32_t h = 0; h < ratio; h++) it.block_o[h] = it.o + (int64_t)h * size;

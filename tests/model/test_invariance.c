@@ -1,5 +1,6 @@
 /* A prompt leaves the same bits whatever computes it: instruction set, lanes, rows per step. Logits of the last row,
- * keys and values of every layer, taps, the draft's context rows, and the block that the draft puts behind them. */
+ * keys and values of every layer, taps, the draft's context rows, and the block that the draft puts behind them. For
+ * each type of keys and values. */
 #include "tests/model/model_fixture.h"
 
 #include "kernels/dispatch.h"
@@ -93,15 +94,18 @@ static void test_avx512(void **state) { check_isa(state, ISA_AVX512); }
 static void test_avx512bf16(void **state) { check_isa(state, ISA_AVX512BF16); }
 
 /* The base configuration: the pair's own steps, chunks of 32. */
-static int setup(void **state) {
+static int setup(void **state, kv_dtype kv) {
     world *w = xalloc(sizeof *w);
-    w->p = demo_open(TOKENS[LONG] + NODES_MAX);
+    w->p = demo_open_kv(TOKENS[LONG] + NODES_MAX, kv);
     w->tokens = demo_tokens(TOKENS[LONG]);
     w->trace = trace_new(w->p, TOKENS[LONG]);
     for (length n = LONG; n < LENGTHS; n++) w->base[n] = compute(w, w->p->steps, TOKENS[n], 32, n == LONG, "base");
     *state = w;
     return 0;
 }
+
+static int setup_bf16(void **state) { return setup(state, KV_BF16); }
+static int setup_fp8(void **state) { return setup(state, KV_FP8_E4M3); }
 
 static int teardown(void **state) {
     world *w = *state;
@@ -116,5 +120,6 @@ static int teardown(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_ref), cmocka_unit_test(test_avx2),
                                         cmocka_unit_test(test_avx512), cmocka_unit_test(test_avx512bf16) };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    int failed = cmocka_run_group_tests_name("BF16 keys and values", tests, setup_bf16, teardown);
+    return failed + cmocka_run_group_tests_name("FP8 keys and values", tests, setup_fp8, teardown);
 }

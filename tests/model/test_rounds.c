@@ -294,8 +294,8 @@ static void permit_rows(const pair *p, buf *image, const kv_store *s, int32_t fr
     for (int32_t pos = from; pos < to; pos++)
         for (int32_t g = 0; g < s->heads; g++) {
             int64_t at = kv_offset(s, g, pos, from);
-            permit(p, image, s->k + at, (size_t)s->size * sizeof(bf16));
-            permit(p, image, s->v + at, (size_t)s->size * sizeof(bf16));
+            permit(p, image, kv_at(s, s->k, at), (size_t)kv_bytes(s, s->size));
+            permit(p, image, kv_at(s, s->v, at), (size_t)kv_bytes(s, s->size));
         }
 }
 
