@@ -120,6 +120,14 @@ void probe_head(probe *b, int32_t n, const float *x, float *norm, float *logits)
     get_rows(&b->logits, logits, n, t->cfg.vocab);
 }
 
+view probe_prefill(probe *b, const int32_t *tokens, int32_t n) {
+    steps_prefill(b->pair->steps, tokens, n, false);
+    view x = steps_prefilled(b->pair->steps, n);
+    set_rows(b, 0, 0, n);
+    target_head(&b->pair->target, &b->sink, &x, &b->logits, (live_rows){ &b->rows.n, NULL, x.rows });
+    return b->logits;
+}
+
 /* ---- draft ---- */
 
 static bf16 *tap_at(const probe *b, int32_t j, int32_t pos) {
