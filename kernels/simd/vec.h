@@ -68,18 +68,18 @@ static inline void vf_to_e4m3(e4m3 *p, vf a) {
     r = _mm512_or_si512(r, _mm512_and_si512(_mm512_srli_epi32(u, 24), _mm512_set1_epi32(0x80)));
     _mm_storeu_si128((__m128i *)p, _mm512_cvtepi32_epi8(r));
 }
-/* As bf16_of_e4m3, 32 elements. A permute looks codes up by their low five bits: the numbers below 8 are right, the
- * others have the rule of normal values. */
+/* As bf16_of_e4m3, 32 elements. All by the rule of normal values; from subnormal ones, found by a permute over the low
+ * bits, what that gives too much is taken off again. */
 enum { WIDEN = 32 };
 static inline void vec_widen(bf16 *y, const e4m3 *x) {
-    __m512i table = _mm512_zextsi128_si512(_mm_setr_epi16(0, 0x3B00, 0x3B80, 0x3BC0, 0x3C00, 0x3C20, 0x3C40, 0x3C60));
-    __m512i u = _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)x));
-    __m512i m = _mm512_and_si512(u, _mm512_set1_epi16(0x7F));
-    __m512i r = _mm512_slli_epi16(_mm512_add_epi16(m, _mm512_set1_epi16(E4M3_REBIAS)), 4);
-    r = _mm512_mask_permutexvar_epi16(r, _mm512_cmplt_epu16_mask(m, _mm512_set1_epi16(8)), m, table);
-    __mmask32 nan = _mm512_cmpeq_epi16_mask(m, _mm512_set1_epi16(0x7F));
-    r = _mm512_mask_mov_epi16(r, nan, _mm512_set1_epi16(0x7FC0));
-    r = _mm512_or_si512(r, _mm512_slli_epi16(_mm512_and_si512(u, _mm512_set1_epi16(0x80)), 8));
+    __m512i excess = _mm512_zextsi128_si512(_mm_setr_epi16(0x3C00, 0x110, 0xA0, 0x70, 0x40, 0x30, 0x20, 0x10));
+    __m512i u = _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i *)x));
+    __m512i r = _mm512_and_si512(_mm512_slli_epi16(u, 4), _mm512_set1_epi16((short)0x87F0));
+    r = _mm512_add_epi16(r, _mm512_set1_epi16(E4M3_REBIAS << 4));
+    __mmask32 small = _mm512_testn_epi16_mask(u, _mm512_set1_epi16(0x78));
+    r = _mm512_mask_sub_epi16(r, small, r, _mm512_permutexvar_epi16(u, excess));
+    __mmask32 nan = _mm512_testn_epi16_mask(_mm512_add_epi16(u, _mm512_set1_epi16(1)), _mm512_set1_epi16(0x7F));
+    r = _mm512_mask_blend_epi16(nan, r, _mm512_xor_si512(r, _mm512_set1_epi16(0x43F0 ^ 0x7FC0)));
     _mm512_storeu_si512(y, r);
 }
 static inline float vf_tree(vf a) {
@@ -157,22 +157,30 @@ static inline void vf_to_e4m3(e4m3 *p, vf a) {
     _mm_storeu_si128((__m128i *)p,
                      _mm_packus_epi16(_mm256_castsi256_si128(packed), _mm256_extracti128_si256(packed, 1)));
 }
-/* As bf16_of_e4m3, 16 elements. Codes below 8 are looked up as pairs of bytes; the others have the rule of normal
- * values. */
-enum { WIDEN = 16 };
+/* As bf16_of_e4m3, 32 elements: the two bytes of each apart, then side by side. All by the rule of normal values, the
+ * upper byte from sign and upper exponent, the lower one by a shift; then subnormal values and NaN are put right, found
+ * by their low bits. */
+enum { WIDEN = 32 };
+#define TWICE(...) _mm256_setr_epi8(__VA_ARGS__, __VA_ARGS__)
 static inline void vec_widen(bf16 *y, const e4m3 *x) {
-    __m256i table =
-        _mm256_broadcastsi128_si256(_mm_setr_epi16(0, 0x3B00, 0x3B80, 0x3BC0, 0x3C00, 0x3C20, 0x3C40, 0x3C60));
-    __m256i u = _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)x));
-    __m256i m = _mm256_and_si256(u, _mm256_set1_epi16(0x7F));
-    __m256i r = _mm256_slli_epi16(_mm256_add_epi16(m, _mm256_set1_epi16(E4M3_REBIAS)), 4);
-    __m256i pair = _mm256_add_epi16(_mm256_mullo_epi16(m, _mm256_set1_epi16(0x0202)), _mm256_set1_epi16(0x0100));
-    __m256i small = _mm256_cmpgt_epi16(_mm256_set1_epi16(8), m);
-    r = _mm256_blendv_epi8(r, _mm256_shuffle_epi8(table, pair), small);
-    r = _mm256_blendv_epi8(r, _mm256_set1_epi16(0x7FC0), _mm256_cmpeq_epi16(m, _mm256_set1_epi16(0x7F)));
-    r = _mm256_or_si256(r, _mm256_slli_epi16(_mm256_and_si256(u, _mm256_set1_epi16(0x80)), 8));
-    _mm256_storeu_si256((__m256i *)y, r);
+    const __m256i upper =
+        TWICE(0x3C, 0x3D, 0x3E, 0x3F, 0x40, 0x41, 0x42, 0x43, -0x44, -0x43, -0x42, -0x41, -0x40, -0x3F, -0x3E, -0x3D);
+    const __m256i excess = TWICE(0x3C, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0); /* of the upper byte */
+    const __m256i change = TWICE(0, 0x10, -0x60, -0x10, 0x40, 0x70, 0x20, 0x10, 0, 0, 0, 0, 0, 0, 0, 0); /* lower */
+    const __m256i nibble = _mm256_set1_epi8(0x0F);
+    __m256i v = _mm256_permute4x64_epi64(_mm256_loadu_si256((const __m256i *)x), 0xD8); /* unpacking works by halves */
+    __m256i low = _mm256_and_si256(v, nibble);
+    __m256i hi = _mm256_shuffle_epi8(upper, _mm256_and_si256(_mm256_srli_epi16(v, 4), nibble));
+    __m256i small = _mm256_cmpeq_epi8(_mm256_and_si256(v, _mm256_set1_epi8(0x78)), _mm256_setzero_si256());
+    hi = _mm256_sub_epi8(hi, _mm256_and_si256(small, _mm256_shuffle_epi8(excess, low)));
+    __m256i lo = _mm256_xor_si256(_mm256_slli_epi16(low, 4), _mm256_and_si256(small, _mm256_shuffle_epi8(change, low)));
+    __m256i nan = _mm256_cmpeq_epi8(_mm256_or_si256(v, _mm256_set1_epi8(-0x80)), _mm256_set1_epi8(-1));
+    hi = _mm256_or_si256(hi, _mm256_and_si256(nan, _mm256_set1_epi8(0x3C)));
+    lo = _mm256_andnot_si256(_mm256_and_si256(nan, _mm256_set1_epi8(0x30)), lo);
+    _mm256_storeu_si256((__m256i *)y, _mm256_unpacklo_epi8(lo, hi));
+    _mm256_storeu_si256((__m256i *)(y + 16), _mm256_unpackhi_epi8(lo, hi));
 }
+#undef TWICE
 static inline float vf_tree(vf a) {
     float t[16];
     vf_store(t, a);

@@ -27,8 +27,9 @@ static void take_store(tcase *t, block_kind use, kv_store *s, int32_t high) {
     memset(s->v, 0xFF, (size_t)s->bytes);
 }
 
-/* Any code but the two of NaN. */
+/* Any code, those of NaN in the first column of a few rows only. */
 static e4m3 any_code(int64_t row, int64_t col) {
+    if (col == 0 && row % 64 == 5) return row % 128 == 5 ? 0x7F : 0xFF;
     e4m3 c = (e4m3)((t_value(STREAM_CODE, row, col) + 1.0f) * 127.99f);
     return c % 128 == 127 ? c - 1 : c;
 }
