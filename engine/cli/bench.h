@@ -6,6 +6,7 @@
 typedef struct perplexity_options {
     const char *file, *json; /* the text; where results also go, NULL: nowhere */
     int64_t tokens;          /* at most so many of the text */
+    int64_t repeat;          /* runs of plain steps at each length */
 } perplexity_options;
 
 /* The same text read with both kinds of keys and values: mean negative log-likelihood per token, and the time of plain

@@ -48,8 +48,8 @@ static const char *const NAME[SIDES] = { [KV_BF16] = "bf16", [KV_FP8_E4M3] = "fp
 static double negative_log(const float *logits, int32_t n, int32_t token) {
     double top = (double)logits[0], sum = 0.0;
     for (int32_t i = 1; i < n; i++) top = (double)logits[i] > top ? (double)logits[i] : top;
-    for (int32_t i = 0; i < n; i++) sum += exp((double)logits[i] - top);
-    return log(sum) + top - (double)logits[token];
+    for (int32_t i = 0; i < n; i++) sum += exp((double)logits[i] - top); /* the largest alone makes it 1 */
+    return log(fmax(sum, 1.0)) + top - (double)logits[token];
 }
 
 /* s->nll[i] = of ids[i + 1] behind ids[0 .. i]. */
@@ -120,7 +120,7 @@ static void step_pair(run *r, place *l, int turn) {
     samples_add(&l->ratio, ms[KV_BF16] / ms[KV_FP8_E4M3]);
 }
 
-static void run_steps(run *r) {
+static void run_steps(run *r, int64_t repeat) {
     static const int32_t AT[PLACES] = { 512, 2048, 4000, 16000, 64000 };
     int32_t room = r->side[KV_BF16].p.ctx;
     if (r->side[KV_FP8_E4M3].p.ctx < room) room = r->side[KV_FP8_E4M3].p.ctx;
@@ -129,8 +129,10 @@ static void run_steps(run *r) {
         if (AT[i] + STEPS > room || (size_t)AT[i] > r->text.n) continue;
         l->ctx = AT[i];
         progress_show("plain steps", (float)i / (float)PLACES);
-        for (int k = 0; k < SIDES; k++) steps_prompt(r->side[k].p.steps, &GREEDY, r->text.ids, (size_t)l->ctx);
-        for (int s = 0; s < STEPS; s++) step_pair(r, l, s);
+        for (int64_t n = 0; n < repeat; n++) {
+            for (int k = 0; k < SIDES; k++) steps_prompt(r->side[k].p.steps, &GREEDY, r->text.ids, (size_t)l->ctx);
+            for (int s = 0; s < STEPS; s++) step_pair(r, l, s);
+        }
         for (int k = 0; k < SIDES; k++) samples_sort(&l->step[k]);
         samples_sort(&l->ratio);
     }
@@ -242,7 +244,7 @@ status bench_perplexity(const engine_options *opt, const perplexity_options *po,
         if (r.scored == 0) s = err_set(e, ERR_REQUEST, "a context of %d tokens has none to score", r.window);
     }
     if (s == OK) {
-        run_steps(&r);
+        run_steps(&r, po->repeat);
         print_results(&r);
         if (po->json) s = write_json(&r, po->json, e);
     }

@@ -27,7 +27,8 @@ static const opt LIST[] = {
       .help = "how many prompts of the file, spread evenly over it" },
     { "predict", .brief = "n", .preset = "100", OPT_INT_AT(bench_opts, tokens, 2, 1000000),
       .help = "tokens per answer" },
-    { "repeat", .preset = "3", OPT_INT_AT(bench_opts, repeat, 1, 1000), .help = "pairs per prompt" },
+    { "repeat", .preset = "3", OPT_INT_AT(bench_opts, repeat, 1, 1000),
+      .help = "pairs per prompt; perplexity: runs of paired plain steps" },
     { "json", .value = "FILE", OPT_TEXT_AT(bench_opts, json), .help = "also write the results to this file" },
     { "tokens", .preset = "100000", OPT_INT_AT(bench_opts, text_tokens, 1, INT32_MAX),
       .help = "perplexity: tokens of the text, at most" },
@@ -316,7 +317,7 @@ static status bench(const bench_opts *o, const opts_found *found, err *e) {
     if (strcmp(found->rest[0], "perplexity") == 0) {
         if (found->n_rest != 2) return err_set(e, ERR_USAGE, "bench perplexity: expected a file with text");
         engine_options eo = model_opts_engine(&o->m, 0);
-        return bench_perplexity(&eo, &(perplexity_options){ found->rest[1], o->json, o->text_tokens }, e);
+        return bench_perplexity(&eo, &(perplexity_options){ found->rest[1], o->json, o->text_tokens, o->repeat }, e);
     }
     return err_set(e, ERR_USAGE, "bench %s: expected \"perplexity\" or nothing", found->rest[0]);
 }

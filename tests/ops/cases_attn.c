@@ -212,42 +212,49 @@ static void build_move(tcase *t, const void *shape) {
     for (int32_t r = 0; r < SLOTS; r++) t_fill(&a->taps, r, 9, r, 1.0f);
 }
 
-/* Every case on both types of store. `more`: further members of the case in parentheses. */
-#define OPEN(...) __VA_ARGS__
-#define ON_BOTH(op, text, builder, shape_type, more, ...)                                                              \
-    { .id = op, .name = text, .build = builder, .shape = &(shape_type){ DT_BF16, __VA_ARGS__ }, OPEN more }, {         \
-        .id = op, .name = text ", E4M3", .build = builder, .shape = &(shape_type){ DT_E4M3, __VA_ARGS__ }, OPEN more   \
+/* Every case on both types of store. The second and third argument are the members rows and wide of op_case. */
+#define ON_BOTH(op, text, n, chunk, builder, shape_type, ...)                                                          \
+    { .id = op,                                                                                                        \
+      .name = text,                                                                                                    \
+      .build = builder,                                                                                                \
+      .shape = &(shape_type){ DT_BF16, __VA_ARGS__ },                                                                  \
+      .rows = n,                                                                                                       \
+      .wide = chunk },                                                                                                 \
+    {                                                                                                                  \
+        .id = op, .name = text ", E4M3", .build = builder, .shape = &(shape_type){ DT_E4M3, __VA_ARGS__ }, .rows = n,  \
+        .wide = chunk                                                                                                  \
     }
-#define QKV(text, more, ...) ON_BOTH(OP_QKV_STORE, text, build_qkv, qkv_shape, more, __VA_ARGS__)
-#define ATTN(text, more, ...) ON_BOTH(OP_ATTN, text, build_attn, attn_shape, more, __VA_ARGS__)
-#define MOVE(text, ...) ON_BOTH(OP_KV_MOVE, text, build_move, move_shape, (.rows = 8), __VA_ARGS__)
+#define QKV(text, n, chunk, ...) ON_BOTH(OP_QKV_STORE, text, n, chunk, build_qkv, qkv_shape, __VA_ARGS__)
+#define ATTN(text, n, chunk, ...) ON_BOTH(OP_ATTN, text, n, chunk, build_attn, attn_shape, __VA_ARGS__)
+#define MOVE(text, ...) ON_BOTH(OP_KV_MOVE, text, 8, false, build_move, move_shape, __VA_ARGS__)
+enum { USUAL = 0 };
 
 static const op_case CASES[] = {
-    QKV("ring", (), 6, 2, 32, 16, 5, 64, KV_RING, 0, false),
-    QKV("ring wraps", (), 2, 1, 64, 16, 126, 64, KV_RING, 2, false),
-    QKV("page border", (.wide = true), 4, 4, 16, 8, 250, 0, KV_PAGES, 5, false),
-    QKV("block", (), 3, 1, 48, 24, 1000, 0, KV_BLOCK, 0, false),
-    QKV("odd head, part rotated", (), 2, 1, 21, 7, 0, 40, KV_RING, 1, false),
-    QKV("odd numbers", (), 1, 2, 32, 8, 3, 64, KV_RING, 0, true),
-    ATTN("first rows", (.wide = true), 4, 2, 32, 0, 0, KV_PAGES, TREE_CHAIN, false, false),
-    ATTN("page border", (), 6, 2, 32, 0, 251, KV_PAGES, TREE_CHAIN, false, true),
-    ATTN("two pages", (), 2, 2, 64, 0, 517, KV_PAGES, TREE_CHAIN, false, false),
-    ATTN("window", (), 9, 1, 16, 20, 100, KV_RING, TREE_CHAIN, false, false),
-    ATTN("window of 1", (), 2, 1, 32, 1, 70, KV_RING, TREE_CHAIN, false, false),
-    ATTN("window not yet full", (), 2, 1, 32, 64, 58, KV_RING, TREE_CHAIN, false, false),
-    ATTN("ring wraps", (.wide = true), 4, 2, 32, 60, 254, KV_RING, TREE_CHAIN, false, true),
-    ATTN("draft block", (), 4, 2, 32, 48, 250, KV_RING, TREE_CHAIN, true, false),
-    ATTN("draft block at 0", (), 4, 2, 32, 48, 0, KV_RING, TREE_CHAIN, true, false),
-    ATTN("tree on pages", (), 4, 2, 32, 0, 252, KV_PAGES, TREE_BINARY, false, false),
-    ATTN("tree at 0", (), 2, 1, 16, 0, 0, KV_PAGES, TREE_COMB, false, false),
-    ATTN("tree in a ring", (), 4, 1, 32, 40, 253, KV_RING, TREE_COMB, false, true),
-    ATTN("tree deeper than window", (), 2, 1, 32, 3, 90, KV_RING, TREE_COMB, false, false),
-    ATTN("odd head", (), 3, 1, 21, 0, 30, KV_PAGES, TREE_BINARY, false, true),
-    ATTN("wide head", (.rows = 3), 2, 1, 128, 0, 300, KV_PAGES, TREE_CHAIN, false, false),
-    ATTN("many heads", (), 40, 1, 16, 0, 20, KV_PAGES, TREE_CHAIN, false, false),
-    ATTN("runs of 1 and 4", (.rows = 4), 2, 1, 16, 0, 4094, KV_PAGES, TREE_CHAIN, false, false),
-    ATTN("inside a run", (.rows = 6), 2, 1, 16, 0, 5500, KV_PAGES, TREE_BINARY, false, false),
-    ATTN("far window", (.rows = 4), 2, 1, 16, 600, 70000, KV_RING, TREE_CHAIN, false, false),
+    QKV("ring", USUAL, false, 6, 2, 32, 16, 5, 64, KV_RING, 0, false),
+    QKV("ring wraps", USUAL, false, 2, 1, 64, 16, 126, 64, KV_RING, 2, false),
+    QKV("page border", USUAL, true, 4, 4, 16, 8, 250, 0, KV_PAGES, 5, false),
+    QKV("block", USUAL, false, 3, 1, 48, 24, 1000, 0, KV_BLOCK, 0, false),
+    QKV("odd head, part rotated", USUAL, false, 2, 1, 21, 7, 0, 40, KV_RING, 1, false),
+    QKV("odd numbers", USUAL, false, 1, 2, 32, 8, 3, 64, KV_RING, 0, true),
+    ATTN("first rows", USUAL, true, 4, 2, 32, 0, 0, KV_PAGES, TREE_CHAIN, false, false),
+    ATTN("page border", USUAL, false, 6, 2, 32, 0, 251, KV_PAGES, TREE_CHAIN, false, true),
+    ATTN("two pages", USUAL, false, 2, 2, 64, 0, 517, KV_PAGES, TREE_CHAIN, false, false),
+    ATTN("window", USUAL, false, 9, 1, 16, 20, 100, KV_RING, TREE_CHAIN, false, false),
+    ATTN("window of 1", USUAL, false, 2, 1, 32, 1, 70, KV_RING, TREE_CHAIN, false, false),
+    ATTN("window not yet full", USUAL, false, 2, 1, 32, 64, 58, KV_RING, TREE_CHAIN, false, false),
+    ATTN("ring wraps", USUAL, true, 4, 2, 32, 60, 254, KV_RING, TREE_CHAIN, false, true),
+    ATTN("draft block", USUAL, false, 4, 2, 32, 48, 250, KV_RING, TREE_CHAIN, true, false),
+    ATTN("draft block at 0", USUAL, false, 4, 2, 32, 48, 0, KV_RING, TREE_CHAIN, true, false),
+    ATTN("tree on pages", USUAL, false, 4, 2, 32, 0, 252, KV_PAGES, TREE_BINARY, false, false),
+    ATTN("tree at 0", USUAL, false, 2, 1, 16, 0, 0, KV_PAGES, TREE_COMB, false, false),
+    ATTN("tree in a ring", USUAL, false, 4, 1, 32, 40, 253, KV_RING, TREE_COMB, false, true),
+    ATTN("tree deeper than window", USUAL, false, 2, 1, 32, 3, 90, KV_RING, TREE_COMB, false, false),
+    ATTN("odd head", USUAL, false, 3, 1, 21, 0, 30, KV_PAGES, TREE_BINARY, false, true),
+    ATTN("wide head", 3, false, 2, 1, 128, 0, 300, KV_PAGES, TREE_CHAIN, false, false),
+    ATTN("many heads", USUAL, false, 40, 1, 16, 0, 20, KV_PAGES, TREE_CHAIN, false, false),
+    ATTN("runs of 1 and 4", 4, false, 2, 1, 16, 0, 4094, KV_PAGES, TREE_CHAIN, false, false),
+    ATTN("inside a run", 6, false, 2, 1, 16, 0, 5500, KV_PAGES, TREE_BINARY, false, false),
+    ATTN("far window", 4, false, 2, 1, 16, 600, 70000, KV_RING, TREE_CHAIN, false, false),
     MOVE("chain", 30, 4, { 0, 1, 2, 3 }, true),
     MOVE("sibling", 30, 3, { 0, 2, 5 }, true),
     MOVE("wraps", 253, 5, { 0, 1, 4, 6, 9 }, true),
