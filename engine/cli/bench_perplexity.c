@@ -107,11 +107,13 @@ static double error_of(const run *r) {
 
 /* ---- plain steps ---- */
 
-/* One pair of steps, who is first changes. */
+/* One pair of steps on the text's own token, so that both choose among the same experts; who is first changes. */
 static void step_pair(run *r, place *l, int turn) {
     double ms[SIDES];
+    int32_t base = l->ctx + turn;
     for (int i = 0; i < SIDES; i++) {
         int k = (i + turn) % SIDES;
+        steps_seek(r->side[k].p.steps, base, r->text.ids[base], 0);
         int64_t start = clock_ns();
         steps_plain(r->side[k].p.steps);
         ms[k] = (double)(clock_ns() - start) * 1e-6;
@@ -126,7 +128,7 @@ static void run_steps(run *r, int64_t repeat) {
     if (r->side[KV_FP8_E4M3].p.ctx < room) room = r->side[KV_FP8_E4M3].p.ctx;
     for (int i = 0; i < PLACES; i++) {
         place *l = &r->place[i];
-        if (AT[i] + STEPS > room || (size_t)AT[i] > r->text.n) continue;
+        if (AT[i] + STEPS > room || (size_t)(AT[i] + STEPS) > r->text.n) continue;
         l->ctx = AT[i];
         progress_show("plain steps", (float)i / (float)PLACES);
         for (int64_t n = 0; n < repeat; n++) {

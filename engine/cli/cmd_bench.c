@@ -42,7 +42,7 @@ static const opts OPTS = {
              "ratio of the "
              "two times (above 1: speculation is faster) by class of prompt. Compare ratios, not milliseconds: "
              "machines differ. \"perplexity FILE\" reads a text with BF16 and with FP8 keys and values and reports the "
-             "mean negative log-likelihood per token of both, and the time of their plain steps.",
+             "mean negative log-likelihood per token of both, and the time of plain steps on the same tokens.",
     .rest = "[perplexity FILE]",
     .rest_max = 2,
     .list = LIST,
