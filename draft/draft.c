@@ -29,12 +29,13 @@ size_t draft_kv_bytes(const draft_config *c) {
 
 static kv_store carve(const draft_config *c, char **at, int32_t slots, kv_kind kind) {
     size_t bytes = rows_bytes(c, slots);
-    kv_store s = { .k = (bf16 *)(void *)*at,
-                   .v = (bf16 *)(void *)(*at + bytes),
+    kv_store s = { .k = *at,
+                   .v = *at + bytes,
                    .slots = slots,
                    .heads = c->kv_heads,
                    .size = c->head_dim,
                    .kind = kind,
+                   .type = DT_BF16,
                    .bytes = (int64_t)bytes };
     *at += 2 * bytes;
     return s;

@@ -32,6 +32,10 @@ typedef struct spec_options {
 /* Who proposes tokens: the DFlash draft; what followed the same words earlier in the text. */
 enum { PROPOSE_DRAFT = 1, PROPOSE_LOOKUP = 2 };
 
+/* How the target's keys and values are stored. FP8 halves their memory; what is stored is rounded more coarsely, so
+ * answers are other ones than with BF16. The draft's own stay BF16. */
+typedef enum kv_dtype { KV_BF16, KV_FP8_E4M3 } kv_dtype;
+
 typedef struct engine_options {
     const char *target_dir; /* NULL: the built-in demo pair (target and, without draft_dir, draft) */
     const char *draft_dir;  /* NULL with a target_dir: no draft, no speculation */
@@ -39,8 +43,9 @@ typedef struct engine_options {
     int32_t lanes;          /* compute threads, 0: choose */
     int32_t ctx;            /* longest prompt plus answer in tokens, 0: what model and memory allow */
     int32_t prefill_chunk;  /* prompt rows per step, 1..256; 0: 256 */
-    spec_options spec;      /* for requests that do not say; SPEC_MODE_DEFAULT: auto */
-    int32_t proposers;      /* PROPOSE_DRAFT and PROPOSE_LOOKUP, added; 0: both */
+    kv_dtype kv_dtype;
+    spec_options spec;    /* for requests that do not say; SPEC_MODE_DEFAULT: auto */
+    int32_t proposers;    /* PROPOSE_DRAFT and PROPOSE_LOOKUP, added; 0: both */
     int32_t cache_tokens; /* tokens of earlier conversations that are kept beside the running one; CACHE_DEFAULT: twice
                              the context, if memory allows */
     int32_t checkpoints;  /* places in them from which generation can go on, 0 to 1024; CACHE_DEFAULT: 24 */

@@ -8,24 +8,27 @@
 
 enum { KV_PAGE = 256 }; /* rows of a page, and positions of an attention block */
 
-/* Where the K and V rows of one layer lie; kernels/kv_map.h turns an index into a slot.
- * ring:  k, v are BF16 [G][slots][E], slot = index mod slots.
- * pages: BF16 [page][G][KV_PAGE][E], page = pages[index / KV_PAGE]; slots is 0.
- * block: BF16 [G][slots][E], slot = index - base; only rows that are not committed (the draft's block). */
+/* Where the K and V rows of one layer lie, elements of `type`, BF16 or E4M3 (kernels/e4m3.h); kernels/kv_map.h turns an
+ * index into a slot.
+ * ring:  k, v are [G][slots][E], slot = index mod slots.
+ * pages: [page][G][KV_PAGE][E], page = pages[index / KV_PAGE]; slots is 0.
+ * block: [G][slots][E], slot = index - base; only rows that are not committed (the draft's block). */
 typedef enum kv_kind { KV_RING, KV_PAGES, KV_BLOCK } kv_kind;
 
 typedef struct kv_store {
-    bf16 *k, *v;
+    void *k, *v;
     const int32_t *pages;
     int32_t slots;
     int32_t heads; /* G */
     int32_t size;  /* E */
     kv_kind kind;
+    dtype type;
     int64_t bytes; /* of k, and of v: the extent of the memory, for the recorder */
 } kv_store;
 
-/* Per live row: q heads and k heads through RMSNorm over E (one weight vector for all heads), then rotation, then BF16;
- * v straight to BF16. Row r's key and value go to index base + r.
+/* Per live row: q heads and k heads through RMSNorm over E (one weight vector for all heads), then rotation; then q to
+ * BF16, k to the store's type, each rounded once; v straight to the store's type. Row r's key and value go to index
+ * base + r.
  * Rotation (rotate-half on the first 2 * cos.cols elements, the rest passes):
  *   y[i]        = fma(x[i],        cos[i], -(x[i + half] * sin[i]))
  *   y[i + half] = fma(x[i + half], cos[i],   x[i]        * sin[i])        half = cos.cols
@@ -54,6 +57,7 @@ typedef struct qkv_store_args {
  *   4. y = bf16( (O[c] * (1 / L)) * g ), g = fm_softplus(gate).
  * Positions below rows->base come from `past`. Positions from base on come from `block` when it is there, else from
  * `past`, at index base + path[r][pos - base].
+ * Keys and values of an E4M3 store are those numbers as BF16, which is exact.
  * Lanes share (row group, kv head) pairs. */
 typedef struct attn_args {
     view q;    /* BF16 [R][H E] */

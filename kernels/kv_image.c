@@ -1,21 +1,19 @@
 #include "kernels/kv_image.h"
 
-#include "engine/base/dtype.h"
-
 #include <string.h>
 
-static size_t row_bytes(const kv_store *s) { return (size_t)s->size * sizeof(bf16); }
+static size_t row_bytes(const kv_store *s) { return (size_t)kv_bytes(s, s->size); }
 
 size_t kv_image_bytes(const kv_store *s, int32_t rows) { return 2 * (size_t)s->heads * (size_t)rows * row_bytes(s); }
 
 /* Stretch by stretch of rows that follow each other in memory. */
-static void move(const kv_store *s, bf16 *rows, int32_t from, int32_t to, char *image, bool save) {
+static void move(const kv_store *s, void *rows, int32_t from, int32_t to, char *image, bool save) {
     size_t row = row_bytes(s);
     for (int32_t g = 0; g < s->heads; g++)
         for (int32_t pos = from, n; pos < to; pos += n) {
             n = kv_contiguous(s, pos, 0);
             if (n > to - pos) n = to - pos;
-            char *there = (char *)(rows + kv_offset(s, g, pos, 0));
+            void *there = kv_at(s, rows, kv_offset(s, g, pos, 0));
             if (save)
                 memcpy(image, there, (size_t)n * row);
             else

@@ -6,6 +6,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include "kernels/attn.h"
+#include "kernels/e4m3.h"
 
 /* First position that a row at position p sees. */
 static inline int32_t kv_first_seen(int32_t window, int32_t p) {
@@ -25,6 +26,14 @@ static inline int64_t kv_offset(const kv_store *s, int32_t g, int32_t index, int
     int32_t slot = s->kind == KV_RING ? index % s->slots : index - base;
     return ((int64_t)g * s->slots + slot) * s->size;
 }
+
+/* Bytes of so many elements. */
+static inline int64_t kv_bytes(const kv_store *s, int64_t elements) {
+    return elements * (int64_t)(s->type == DT_E4M3 ? sizeof(e4m3) : sizeof(bf16));
+}
+
+/* Address of the element at this offset; rows is the store's k or v. */
+static inline void *kv_at(const kv_store *s, void *rows, int64_t offset) { return (char *)rows + kv_bytes(s, offset); }
 
 /* Rows from this index on that follow each other in memory. */
 static inline int32_t kv_contiguous(const kv_store *s, int32_t index, int32_t base) {

@@ -1,6 +1,7 @@
 /* Shapes of every op, checked when it is put. A wrong one is a bug of the forward code: CHECK. */
 #include "engine/base/status.h"
 #include "kernels/dispatch.h"
+#include "kernels/kv_map.h"
 #include "kernels/mxfp4.h"
 
 /* --- parts --- */
@@ -22,7 +23,8 @@ static bool is_bucket(const live_rows *rows, const view *in, const view *out) {
 
 static bool is_store(const kv_store *s) {
     if (!s->k || !s->v || s->heads <= 0 || s->size <= 0) return false;
-    int64_t row = (int64_t)s->heads * s->size * (int64_t)sizeof(bf16);
+    if (s->type != DT_BF16 && s->type != DT_E4M3) return false;
+    int64_t row = kv_bytes(s, (int64_t)s->heads * s->size);
     if (s->kind == KV_PAGES) return s->pages && s->slots == 0 && s->bytes > 0 && s->bytes % (row * KV_PAGE) == 0;
     return s->slots > 0 && s->bytes >= row * s->slots;
 }
@@ -149,7 +151,7 @@ static void check_tap_norm(const tap_norm_args *a) {
 }
 
 static void check_ctx_store(const ctx_store_args *a) {
-    CHECK(is_store(&a->ring) && a->ring.kind != KV_BLOCK && a->k_norm && a->rows);
+    CHECK(is_store(&a->ring) && a->ring.kind != KV_BLOCK && a->ring.type == DT_BF16 && a->k_norm && a->rows);
     CHECK(is_view(&a->kv, DT_F32) && a->kv.cols == 2 * a->ring.heads * a->ring.size);
     CHECK(is_rotation(&a->cos, &a->sin, a->ring.size));
 }

@@ -56,6 +56,7 @@ enum {
     SCRATCH_SLACK = 64 * 1024,    /* alignment, a few heads, partial tiles */
     SCRATCH_ROW = 256,            /* bytes a live row: addresses, results of a panel of columns */
     SCRATCH_ATTN_ROWS = 64,       /* queries that attention may work on at once */
+    SCRATCH_ATTN_WIDE = 80,       /* rows of E4M3 that it has as BF16 at once */
     SCRATCH_PARTIALS = 64 * 1024, /* FP32 partial results of expert sums */
     SCRATCH_GROUPINGS = 4,        /* int32 arrays over all (row, expert) pairs, and over the experts */
 };
@@ -78,10 +79,13 @@ static size_t scratch_partials(const live_rows *rows, int32_t k) {
     return (least > SCRATCH_PARTIALS ? least : SCRATCH_PARTIALS) * sizeof(float);
 }
 
-/* Scores of a block, values and two running results per query; keys and values gathered along a path. */
-static size_t scratch_attn(int32_t size) {
-    return SCRATCH_ATTN_ROWS * ((size_t)KV_PAGE + 3 * padded(size) + 64) * sizeof(float) +
-           2 * NODES_MAX * padded(size) * sizeof(bf16);
+/* Scores of a block, values and two running results per query; keys or values gathered along a path, and some rows
+ * widened to BF16. */
+static size_t scratch_attn(const attn_args *a) {
+    size_t size = padded(a->past.size);
+    bool widened = a->past.type != DT_BF16 || (a->block.k && a->block.type != DT_BF16);
+    return SCRATCH_ATTN_ROWS * ((size_t)KV_PAGE + 3 * size + 64) * sizeof(float) +
+           (NODES_MAX + (widened ? SCRATCH_ATTN_WIDE : 0)) * size * sizeof(bf16);
 }
 
 static size_t scratch_of(op_id id, const void *args) {
@@ -110,7 +114,7 @@ static size_t scratch_of(op_id id, const void *args) {
     }
     case OP_QKV_STORE: return padded(((const qkv_store_args *)args)->kv.size) * sizeof(float);
     case OP_CTX_STORE: return padded(((const ctx_store_args *)args)->ring.size) * sizeof(float);
-    case OP_ATTN: return scratch_attn(((const attn_args *)args)->past.size);
+    case OP_ATTN: return scratch_attn(args);
     case OP_TAP_NORM: return padded(((const tap_norm_args *)args)->ring.cols) * sizeof(float);
     case OP_TOPK: return padded(((const topk_args *)args)->id.cols) * sizeof(pick_cand);
     case OP_PICK: {

@@ -11,39 +11,41 @@ int32_t target_kv_pages(int64_t tokens) { return (int32_t)((tokens + NODES_MAX +
 static int32_t ring_slots(const target_config *c) { return kv_ring_slots(c->window, PREFILL_MAX); }
 
 /* Bytes of K (and of V) of one layer. */
-static size_t layer_bytes(const target_config *c, int32_t layer, int64_t pages) {
+static size_t layer_bytes(const target_config *c, int32_t layer, int64_t pages, dtype type) {
     int64_t rows = c->layer[layer].sliding ? ring_slots(c) : pages * KV_PAGE;
-    return (size_t)rows * (size_t)c->kv_heads * (size_t)c->head_dim * sizeof(bf16);
+    return (size_t)rows * (size_t)c->kv_heads * (size_t)c->head_dim * (size_t)dtype_bits(type) / 8;
 }
 
-size_t target_kv_bytes(const target_config *c, int32_t ctx, int32_t spare) {
+size_t target_kv_bytes(const target_config *c, int32_t ctx, int32_t spare, dtype type) {
     size_t bytes = 0;
     int64_t pages = (int64_t)target_kv_pages(ctx) + spare;
-    for (int32_t l = 0; l < c->layers; l++) bytes += 2 * layer_bytes(c, l, pages);
+    for (int32_t l = 0; l < c->layers; l++) bytes += 2 * layer_bytes(c, l, pages, type);
     return bytes;
 }
 
-status target_kv_init(target_kv *out, const target_config *c, int32_t ctx, int32_t spare, err *e) {
+status target_kv_init(target_kv *out, const target_config *c, int32_t ctx, int32_t spare, dtype type, err *e) {
     target_kv kv = { .layers = c->layers,
                      .ctx = ctx,
+                     .type = type,
                      .n_table = target_kv_pages(ctx),
                      .n_pages = target_kv_pages(ctx) + spare,
-                     .bytes = target_kv_bytes(c, ctx, spare) };
+                     .bytes = target_kv_bytes(c, ctx, spare, type) };
     TRY(try_block(&kv.block, kv.bytes, "KV memory", e));
     kv.layer = xalloc((size_t)c->layers * sizeof *kv.layer);
     kv.pages = xalloc((size_t)kv.n_table * sizeof *kv.pages);
     for (int32_t i = 0; i < kv.n_table; i++) kv.pages[i] = i;
     char *at = kv.block;
     for (int32_t l = 0; l < c->layers; l++) {
-        size_t bytes = layer_bytes(c, l, kv.n_pages);
+        size_t bytes = layer_bytes(c, l, kv.n_pages, type);
         bool ring = c->layer[l].sliding;
-        kv.layer[l] = (kv_store){ .k = (bf16 *)(void *)at,
-                                  .v = (bf16 *)(void *)(at + bytes),
+        kv.layer[l] = (kv_store){ .k = at,
+                                  .v = at + bytes,
                                   .pages = ring ? NULL : kv.pages,
                                   .slots = ring ? ring_slots(c) : 0,
                                   .heads = c->kv_heads,
                                   .size = c->head_dim,
                                   .kind = ring ? KV_RING : KV_PAGES,
+                                  .type = type,
                                   .bytes = (int64_t)bytes };
         at += 2 * bytes;
     }
@@ -51,11 +53,11 @@ status target_kv_init(target_kv *out, const target_config *c, int32_t ctx, int32
     return OK;
 }
 
-static void copy_rows(bf16 *rows, const kv_store *s, int32_t from, int32_t to, int32_t n) {
-    int64_t head = (int64_t)KV_PAGE * s->size;
-    for (int32_t g = 0; g < s->heads; g++)
-        memcpy(rows + ((int64_t)to * s->heads + g) * head, rows + ((int64_t)from * s->heads + g) * head,
-               (size_t)n * (size_t)s->size * sizeof *rows);
+static void copy_rows(void *rows, const kv_store *s, int32_t from, int32_t to, int32_t n) {
+    size_t row = (size_t)kv_bytes(s, s->size), head = KV_PAGE * row, heads = (size_t)s->heads;
+    for (size_t g = 0; g < heads; g++)
+        memcpy((char *)rows + ((size_t)to * heads + g) * head, (char *)rows + ((size_t)from * heads + g) * head,
+               (size_t)n * row);
 }
 
 void target_kv_copy_page(const target_kv *kv, int32_t from, int32_t to, int32_t rows) {

@@ -5,7 +5,8 @@
  *
  * Invariants: a ring has at least window + PREFILL_MAX - 1 slots, so that rows of a step which are not accepted never
  * overwrite a key that a committed row still sees. Pages hold ctx + NODES_MAX positions: the rows of the last round may
- * stand behind the context's end. All K and V are BF16, K rotated at its absolute position. */
+ * stand behind the context's end. All K and V are BF16 or all are E4M3, those of rows that are not committed too; K is
+ * rotated at its absolute position. */
 #ifndef TARGET_KV_H
 #define TARGET_KV_H
 #include "kernels/attn.h"
@@ -14,6 +15,7 @@
 typedef struct target_kv {
     kv_store *layer; /* [layers] */
     int32_t layers, ctx;
+    dtype type;
     int32_t *pages; /* page table of all global layers, [n_table] */
     int32_t n_table;
     int32_t n_pages; /* that there are, at least n_table */
@@ -22,9 +24,10 @@ typedef struct target_kv {
 } target_kv;
 
 int32_t target_kv_pages(int64_t tokens); /* that so many positions need, the rows of a last round included */
-/* What target_kv_init will ask for. spare: pages beside those of one sequence of ctx positions. */
-size_t target_kv_bytes(const target_config *c, int32_t ctx, int32_t spare);
-status target_kv_init(target_kv *out, const target_config *c, int32_t ctx, int32_t spare, err *e);
+/* What target_kv_init will ask for. spare: pages beside those of one sequence of ctx positions. type: DT_BF16 or
+ * DT_E4M3. */
+size_t target_kv_bytes(const target_config *c, int32_t ctx, int32_t spare, dtype type);
+status target_kv_init(target_kv *out, const target_config *c, int32_t ctx, int32_t spare, dtype type, err *e);
 void target_kv_deinit(target_kv *kv);
 
 /* The first `rows` rows of a page, in all global layers. */

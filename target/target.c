@@ -36,18 +36,18 @@ size_t target_tap_bytes(const target_config *c, int32_t taps, int32_t window) {
     return (size_t)tap_slots(window) * (size_t)taps * (size_t)c->hidden * sizeof(bf16);
 }
 
-status target_alloc(target *t, int32_t ctx, int32_t spare, const int32_t *tap_layer, int32_t taps, int32_t window,
-                    err *e) {
-    TRY(target_kv_init(&t->kv, &t->cfg, ctx, spare, e));
+status target_alloc(target *t, const target_room *room, err *e) {
+    int32_t taps = room->taps;
+    TRY(target_kv_init(&t->kv, &t->cfg, room->ctx, room->spare_pages, room->kv, e));
     if (taps == 0) return OK;
     CHECK(taps <= TAPS_MAX);
     void *ring;
-    TRY(try_block(&ring, target_tap_bytes(&t->cfg, taps, window), "the tap ring", e));
+    TRY(try_block(&ring, target_tap_bytes(&t->cfg, taps, room->window), "the tap ring", e));
     t->taps = taps;
-    memcpy(t->tap_layer, tap_layer, (size_t)taps * sizeof *tap_layer);
+    memcpy(t->tap_layer, room->tap_layer, (size_t)taps * sizeof *room->tap_layer);
     t->tap_ring = (view){ .data = ring,
                           .stride = (int64_t)taps * t->cfg.hidden * (int64_t)sizeof(bf16),
-                          .rows = tap_slots(window),
+                          .rows = tap_slots(room->window),
                           .cols = taps * t->cfg.hidden,
                           .type = DT_BF16 };
     return OK;

@@ -20,10 +20,16 @@ typedef struct target {
 
 /* Reads the config and binds the weights of dir, which must outlive the target. */
 status target_init(target *out, const model_dir *dir, void (*progress)(void *arg, float fraction), void *arg, err *e);
-/* KV for ctx positions and `spare` pages more, and a ring for the residuals after these layers (window: how many
- * positions back the reader looks). */
-status target_alloc(target *t, int32_t ctx, int32_t spare, const int32_t *tap_layer, int32_t taps, int32_t window,
-                    err *e);
+/* What target_alloc makes room for: KV of this type for ctx positions and some pages more, and a ring for the residuals
+ * after the `taps` layers in tap_layer (window: how many positions back the reader looks). */
+typedef struct target_room {
+    int32_t ctx, spare_pages;
+    dtype kv; /* DT_BF16 or DT_E4M3 */
+    const int32_t *tap_layer;
+    int32_t taps, window;
+} target_room;
+
+status target_alloc(target *t, const target_room *room, err *e);
 void target_deinit(target *t);
 size_t target_tap_bytes(const target_config *c, int32_t taps, int32_t window);
 

@@ -1,7 +1,7 @@
 #include "engine/base/dtype.h"
 
 static const int BITS[DT_COUNT] = {
-    [DT_F32] = 32, [DT_BF16] = 16, [DT_F16] = 16, [DT_I32] = 32, [DT_U8] = 8, [DT_MXFP4] = 4
+    [DT_F32] = 32, [DT_BF16] = 16, [DT_F16] = 16, [DT_I32] = 32, [DT_U8] = 8, [DT_MXFP4] = 4, [DT_E4M3] = 8
 };
 
 int dtype_bits(dtype t) { return BITS[t]; }

@@ -5,7 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
-typedef enum dtype { DT_F32, DT_BF16, DT_F16, DT_I32, DT_U8, DT_MXFP4, DT_COUNT } dtype;
+typedef enum dtype { DT_F32, DT_BF16, DT_F16, DT_I32, DT_U8, DT_MXFP4, DT_E4M3, DT_COUNT } dtype;
 
 int dtype_bits(dtype t); /* MXFP4: 4, without its scales */
 

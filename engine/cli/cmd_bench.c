@@ -1,4 +1,6 @@
-/* skiff bench: prefill, plain decoding and fixed-width speculation on the same tokens, in interleaved pairs. */
+/* skiff bench: prefill, plain decoding and fixed-width speculation on the same tokens, in interleaved pairs; and the
+ * measurements that a first word names. */
+#include "engine/cli/bench.h"
 #include "engine/cli/cmd.h"
 #include "engine/cli/model_opts.h"
 #include "engine/cli/progress.h"
@@ -15,7 +17,7 @@
 typedef struct bench_opts {
     model_opts m;
     const char *prompts, *json;
-    int64_t limit, tokens, repeat;
+    int64_t limit, tokens, repeat, text_tokens;
 } bench_opts;
 
 static const opt LIST[] = {
@@ -25,8 +27,11 @@ static const opt LIST[] = {
       .help = "how many prompts of the file, spread evenly over it" },
     { "predict", .brief = "n", .preset = "100", OPT_INT_AT(bench_opts, tokens, 2, 1000000),
       .help = "tokens per answer" },
-    { "repeat", .preset = "3", OPT_INT_AT(bench_opts, repeat, 1, 1000), .help = "pairs per prompt" },
+    { "repeat", .preset = "3", OPT_INT_AT(bench_opts, repeat, 1, 1000),
+      .help = "pairs per prompt; perplexity: runs of paired plain steps" },
     { "json", .value = "FILE", OPT_TEXT_AT(bench_opts, json), .help = "also write the results to this file" },
+    { "tokens", .preset = "100000", OPT_INT_AT(bench_opts, text_tokens, 1, INT32_MAX),
+      .help = "perplexity: tokens of the text, at most" },
     SPEC_OPT_ROWS(bench_opts, m),
     MODEL_OPT_ROWS(bench_opts, m),
 };
@@ -36,7 +41,10 @@ static const opts OPTS = {
     .about = "Decodes each prompt greedily, plainly and speculatively in turn, with equal tokens, and reports the "
              "ratio of the "
              "two times (above 1: speculation is faster) by class of prompt. Compare ratios, not milliseconds: "
-             "machines differ.",
+             "machines differ. \"perplexity FILE\" reads a text with BF16 and with FP8 keys and values and reports the "
+             "mean negative log-likelihood per token of both, and the time of plain steps on the same tokens.",
+    .rest = "[perplexity FILE]",
+    .rest_max = 2,
     .list = LIST,
     .n = sizeof LIST / sizeof *LIST,
     .bytes = sizeof(bench_opts),
@@ -177,6 +185,12 @@ static void run_prefill(pair *p, const prompt_set *ps, const bench_opts *o, resu
     }
 }
 
+/* Read by a plain step behind so many tokens. */
+static pass_bytes step_bytes(const pair *p, int32_t ctx) {
+    const target *t = &p->target;
+    return bytes_target_pass(&t->cfg, &t->w, t->cfg.experts_per_token, ctx, t->kv.type);
+}
+
 static double per_round(int64_t ns, int64_t rounds) { return rounds ? (double)ns * 1e-6 / (double)rounds : 0.0; }
 
 static void print_table(const pair *p, const results *r, int32_t k, int32_t tree) {
@@ -190,7 +204,7 @@ static void print_table(const pair *p, const results *r, int32_t k, int32_t tree
     for (int i = 0; i < FRONTIERS; i++) {
         const frontier *f = &r->frontier[i];
         if (!f->step.n) continue;
-        pass_bytes b = bytes_target_pass(&p->target.cfg, &p->target.w, p->target.cfg.experts_per_token, f->ctx);
+        pass_bytes b = step_bytes(p, f->ctx);
         printf("plain step at %4d tokens: %.4f (%.4f), %.2f MB read, %.1f GB/s at the median\n", f->ctx,
                samples_share(&f->step, 0.5), samples_share(&f->step, 0.0), (double)b.total * 1e-6,
                (double)b.total * 1e-6 / samples_share(&f->step, 0.5));
@@ -222,21 +236,24 @@ static void cpu_name(buf *out) {
     buf_json_str(out, name);
 }
 
+void bench_machine_json(const pair *p, buf *out) {
+    buf_str(out, STR("\"cpu\":"));
+    cpu_name(out);
+    buf_printf(out, ",\"compiler\":\"gcc %s\",\"isa\":\"%s\",\"threads\":%d", __VERSION__, isa_name(p->isa), p->lanes);
+}
+
 static status write_json(const pair *p, const results *r, int32_t k, int32_t tree, const char *path, err *e) {
     buf b = { 0 };
-    buf_printf(&b, "{\"cpu\":");
-    cpu_name(&b);
+    buf_byte(&b, '{');
+    bench_machine_json(p, &b);
     buf_printf(&b,
-               ",\"compiler\":\"gcc "
-               "%s\",\"isa\":\"%s\",\"threads\":%d,\"proposals\":%d,\"tree_nodes\":%d,\n\"prefill\":{\"tokens\":%d,"
-               "\"ms_median\":"
-               "%.4f,\"ms_min\":%.4f},\n\"plain_step\":[",
-               __VERSION__, isa_name(p->isa), p->lanes, k, tree, r->prefill_tokens, samples_share(&r->prefill, 0.5),
-               samples_share(&r->prefill, 0.0));
+               ",\"proposals\":%d,\"tree_nodes\":%d,\n\"prefill\":{\"tokens\":%d,\"ms_median\":%.4f,\"ms_min\":%.4f},"
+               "\n\"plain_step\":[",
+               k, tree, r->prefill_tokens, samples_share(&r->prefill, 0.5), samples_share(&r->prefill, 0.0));
     for (int i = 0, n = 0; i < FRONTIERS; i++) {
         const frontier *f = &r->frontier[i];
         if (!f->step.n) continue;
-        pass_bytes pb = bytes_target_pass(&p->target.cfg, &p->target.w, p->target.cfg.experts_per_token, f->ctx);
+        pass_bytes pb = step_bytes(p, f->ctx);
         buf_printf(&b, "%s\n{\"context\":%d,\"ms_median\":%.5f,\"ms_min\":%.5f,\"bytes\":%lld}", n++ ? "," : "", f->ctx,
                    samples_share(&f->step, 0.5), samples_share(&f->step, 0.0), (long long)pb.total);
     }
@@ -260,7 +277,7 @@ static status write_json(const pair *p, const results *r, int32_t k, int32_t tre
     return s;
 }
 
-static status bench(const bench_opts *o, err *e) {
+static status bench_decoding(const bench_opts *o, err *e) {
     pair p = { 0 };
     prompt_set ps = { 0 };
     results r = { 0 };
@@ -295,13 +312,23 @@ static status bench(const bench_opts *o, err *e) {
     return s;
 }
 
+static status bench(const bench_opts *o, const opts_found *found, err *e) {
+    if (found->n_rest == 0) return bench_decoding(o, e);
+    if (strcmp(found->rest[0], "perplexity") == 0) {
+        if (found->n_rest != 2) return err_set(e, ERR_USAGE, "bench perplexity: expected a file with text");
+        engine_options eo = model_opts_engine(&o->m, 0);
+        return bench_perplexity(&eo, &(perplexity_options){ found->rest[1], o->json, o->text_tokens, o->repeat }, e);
+    }
+    return err_set(e, ERR_USAGE, "bench %s: expected \"perplexity\" or nothing", found->rest[0]);
+}
+
 int cmd_bench(int argc, char **argv) {
     bench_opts o = { .m.spec = SPEC_DEFAULT };
     opts_found found = { 0 };
     int code;
     if (!cmd_parse(&OPTS, argc, argv, &o, &found, &code)) return code;
     err e;
-    code = bench(&o, &e) == OK ? 0 : cmd_fail(&e);
+    code = bench(&o, &found, &e) == OK ? 0 : cmd_fail(&e);
     opts_found_deinit(&found);
     return code;
 }

@@ -11,6 +11,7 @@
 typedef struct inspect_opts {
     const char *model, *draft;
     int64_t ctx, rows;
+    int kv; /* kv_dtype */
     bool json;
 } inspect_opts;
 
@@ -21,6 +22,7 @@ static const opt LIST[] = {
       .help = "folder of its draft" },
     { "ctx-size", .brief = "c", .preset = "0", OPT_INT_AT(inspect_opts, ctx, 0, INT32_MAX),
       .help = "context for the memory plan and the bytes per step; 0: the model's own limit" },
+    KV_DTYPE_OPT_ROW(inspect_opts, kv),
     { "rows", .preset = "8", OPT_INT_AT(inspect_opts, rows, 1, 32),
       .help = "rows of the verify pass whose bytes are shown" },
     { "json", OPT_SET_AT(inspect_opts, json), .help = "one JSON object" },
@@ -162,6 +164,7 @@ static void print_pass(const char *what, const pass_bytes *b) {
 
 typedef struct step_bytes_report {
     int32_t ctx, rows;
+    dtype kv;
     double distinct;
     memplan plan;
     pass_bytes plain, verify, propose;
@@ -171,20 +174,23 @@ static step_bytes_report measure(const pair *p, const inspect_opts *o) {
     const target_config *c = &p->target.cfg;
     const draft *d = pair_draft(p);
     step_bytes_report r = { .ctx = o->ctx ? (int32_t)o->ctx : c->positions_max, .rows = (int32_t)o->rows };
+    r.kv = pair_kv_type((kv_dtype)o->kv);
     r.distinct = bytes_independent_experts(c->experts, c->experts_per_token, r.rows);
-    r.plan = memplan_make(c, d ? &d->cfg : NULL, r.ctx);
-    r.plain = bytes_target_pass(c, &p->target.w, c->experts_per_token, r.ctx);
-    r.verify = bytes_target_pass(c, &p->target.w, r.distinct, r.ctx);
+    r.plan = memplan_make(c, d ? &d->cfg : NULL, r.kv, r.ctx);
+    r.plain = bytes_target_pass(c, &p->target.w, c->experts_per_token, r.ctx, r.kv);
+    r.verify = bytes_target_pass(c, &p->target.w, r.distinct, r.ctx, r.kv);
     if (d) r.propose = bytes_draft_pass(&d->cfg, &d->w, &p->target.w, r.ctx);
     return r;
 }
 
+static const char *kv_name(const step_bytes_report *r) { return r->kv == DT_E4M3 ? "fp8_e4m3" : "bf16"; }
+
 static void print_text(const pair *p, const step_bytes_report *r) {
     print_target(p);
     if (p->has_draft) print_draft(p);
-    printf("memory for %d tokens: KV of global layers %.3f MB, of sliding layers %.3f MB, draft %.3f MB, taps %.3f MB; "
-           "together %.3f MB beside the mapped weights\n",
-           r->ctx, mb(r->plan.kv_global), mb(r->plan.kv_sliding), mb(r->plan.draft_kv), mb(r->plan.taps),
+    printf("memory for %d tokens: KV (%s) of global layers %.3f MB, of sliding layers %.3f MB, draft %.3f MB, taps "
+           "%.3f MB; together %.3f MB beside the mapped weights\n",
+           r->ctx, kv_name(r), mb(r->plan.kv_global), mb(r->plan.kv_sliding), mb(r->plan.draft_kv), mb(r->plan.taps),
            mb(r->plan.total));
     printf("bytes read per step at %d tokens:\n", r->ctx);
     print_pass("plain step (1 row)", &r->plain);
@@ -258,9 +264,10 @@ static json_t *draft_json(const pair *p) {
 }
 
 static void print_json(const pair *p, const step_bytes_report *r) {
-    json_t *plan = json_pack("{si,sI,sI,sI,sI,sI}", "context", r->ctx, "kv_global", (json_int_t)r->plan.kv_global,
-                             "kv_sliding", (json_int_t)r->plan.kv_sliding, "draft_kv", (json_int_t)r->plan.draft_kv,
-                             "taps", (json_int_t)r->plan.taps, "total", (json_int_t)r->plan.total);
+    json_t *plan =
+        json_pack("{si,ss,sI,sI,sI,sI,sI}", "context", r->ctx, "kv_dtype", kv_name(r), "kv_global",
+                  (json_int_t)r->plan.kv_global, "kv_sliding", (json_int_t)r->plan.kv_sliding, "draft_kv",
+                  (json_int_t)r->plan.draft_kv, "taps", (json_int_t)r->plan.taps, "total", (json_int_t)r->plan.total);
     json_t *step = json_pack("{si,si,sf,so,so}", "context", r->ctx, "verify_rows", r->rows, "verify_distinct_experts",
                              r->distinct, "plain", pass_json(&r->plain), "verify", pass_json(&r->verify));
     json_t *root = json_pack("{so,so,so}", "target", target_json(p), "memory", plan, "bytes_per_step", step);

@@ -67,6 +67,9 @@ static status run(const verify_opts *o, const opts_found *found, tally *t, err *
     engine_options eo = model_opts_engine(&o->m, 0);
     if (strcmp(found->rest[0], "golden") == 0) {
         if (found->n_rest != 2) return err_set(e, ERR_USAGE, "verify golden: expected a folder of reference data");
+        if (eo.kv_dtype != KV_BF16)
+            return err_set(e, ERR_USAGE,
+                           "verify golden: the reference data has BF16 keys and values (--kv-dtype bf16)");
         return verify_golden(found->rest[1], &eo, t, e);
     }
     if (strcmp(found->rest[0], "lossless") == 0) {

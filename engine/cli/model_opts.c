@@ -17,6 +17,7 @@ engine_options model_opts_engine(const model_opts *m, int32_t queue_max) {
                              .ctx = (int32_t)m->ctx,
                              .prefill_chunk = (int32_t)m->chunk,
                              .spec = model_opts_spec(m),
+                             .kv_dtype = (kv_dtype)m->kv,
                              .proposers = m->proposers + PROPOSE_DRAFT,
                              .cache_tokens = (int32_t)m->cache,
                              .checkpoints = (int32_t)m->checkpoints,

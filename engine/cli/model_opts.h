@@ -9,7 +9,17 @@ typedef struct model_opts {
     int64_t threads, ctx, chunk, spec, tree, cache, checkpoints;
     double min_p;
     int mode, proposers; /* SPEC_* - SPEC_AUTO; PROPOSE_* - 1 */
+    int kv;              /* kv_dtype */
 } model_opts;
+
+/* Choices in the order of kv_dtype. */
+#define KV_DTYPE_OPT_ROW(type, field)                                                                                  \
+    {                                                                                                                  \
+        "kv-dtype",                                                                                                    \
+            .aliases = "kv-cache-dtype", .preset = "bf16", OPT_CHOICE_AT(type, field, "bf16 fp8_e4m3"),                \
+            .help = "how the target's keys and values are stored: as BF16, or as FP8 in half the memory, which "       \
+                    "rounds them more coarsely"                                                                        \
+    }
 
 /* Rows of an opt table; `type` is the command's struct, `m` its model_opts member. */
 #define MODEL_OPT_ROWS(type, m)                                                                                        \
@@ -32,7 +42,7 @@ typedef struct model_opts {
           .preset = "0",                                                                                               \
           OPT_INT_AT(type, m.ctx, 0, INT32_MAX),                                                                       \
           .help = "longest prompt plus answer in tokens; 0: what model and memory allow" },                            \
-        { .kind = OPT_HEADING, .help = "Computing" },                                                                  \
+        KV_DTYPE_OPT_ROW(type, m.kv), { .kind = OPT_HEADING, .help = "Computing" },                                    \
         { "isa", .value = "NAME", OPT_TEXT_AT(type, m.isa),                                                            \
           .help = "ref, avx2, avx512 or avx512bf16; without it the best that the processor has. The results are the "  \
                   "same to the last bit" },                                                                            \

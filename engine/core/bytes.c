@@ -14,9 +14,9 @@ static double expert_bytes(const target_config *c, const target_layer_weights *l
     return c->experts ? (double)all / c->experts : 0.0;
 }
 
-pass_bytes bytes_target_pass(const target_config *c, const target_weights *w, double distinct, int64_t ctx) {
+pass_bytes bytes_target_pass(const target_config *c, const target_weights *w, double distinct, int64_t ctx, dtype kv) {
     pass_bytes b = { .head = weight_bytes(&w->head) };
-    int64_t row = 2 * (int64_t)c->kv_heads * c->head_dim * (int64_t)sizeof(bf16);
+    int64_t row = 2 * (int64_t)c->kv_heads * c->head_dim * dtype_bits(kv) / 8;
     for (int32_t l = 0; l < c->layers; l++) {
         const target_layer_weights *lw = &w->layer[l];
         b.attention += weight_bytes(&lw->q) + weight_bytes(&lw->k) + weight_bytes(&lw->v) + weight_bytes(&lw->g) +

@@ -14,8 +14,9 @@ typedef struct pass_bytes {
     int64_t total;
 } pass_bytes;
 
-/* One pass of the target. distinct: experts per sparse layer that its rows choose, a mean. ctx: committed positions. */
-pass_bytes bytes_target_pass(const target_config *c, const target_weights *w, double distinct, int64_t ctx);
+/* One pass of the target. distinct: experts per sparse layer that its rows choose, a mean. ctx: committed positions;
+ * kv: elements of their keys and values. */
+pass_bytes bytes_target_pass(const target_config *c, const target_weights *w, double distinct, int64_t ctx, dtype kv);
 /* One pass of the draft: context features, block, and the target's head again. */
 pass_bytes bytes_draft_pass(const draft_config *c, const draft_weights *w, const target_weights *t, int64_t ctx);
 /* Distinct experts of `rows` rows if each chose k of n independently: n (1 - (1 - k / n)^rows). Real text shares more.

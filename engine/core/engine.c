@@ -68,8 +68,8 @@ static status fill_facts(engine *en, double load_ms, err *e) {
     const pair *p = &en->pair;
     const target_config *c = &p->target.cfg;
     const draft *d = pair_draft(p);
-    memplan plan = memplan_make(c, d ? &d->cfg : NULL, p->ctx);
-    memplan_add_cache(&plan, c, d ? &d->cfg : NULL, p->cache_tokens, p->checkpoints);
+    memplan plan = memplan_make(c, d ? &d->cfg : NULL, p->target.kv.type, p->ctx);
+    memplan_add_cache(&plan, c, d ? &d->cfg : NULL, p->target.kv.type, p->cache_tokens, p->checkpoints);
     engine_facts f = { .model_name = en->name,
                        .source = model_dir_name(p->target_dir),
                        .ctx = p->ctx,

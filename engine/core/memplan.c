@@ -6,13 +6,13 @@
 
 #include <stdio.h>
 
-memplan memplan_make(const target_config *t, const draft_config *d, int32_t ctx) {
+memplan memplan_make(const target_config *t, const draft_config *d, dtype kv, int32_t ctx) {
     memplan p = { 0 };
-    int64_t kv = (int64_t)target_kv_bytes(t, ctx, 0), global = 0;
+    int64_t all = (int64_t)target_kv_bytes(t, ctx, 0, kv), global = 0;
     for (int32_t l = 0; l < t->layers; l++) global += !t->layer[l].sliding;
     int64_t rows = ((int64_t)ctx + NODES_MAX + KV_PAGE - 1) / KV_PAGE * KV_PAGE;
-    p.kv_global = global * rows * t->kv_heads * t->head_dim * 2 * (int64_t)sizeof(bf16);
-    p.kv_sliding = kv - p.kv_global;
+    p.kv_global = global * rows * t->kv_heads * t->head_dim * 2 * dtype_bits(kv) / 8;
+    p.kv_sliding = all - p.kv_global;
     if (d) {
         p.draft_kv = (int64_t)draft_kv_bytes(d);
         p.taps = (int64_t)target_tap_bytes(t, d->taps, d->window);
@@ -23,29 +23,30 @@ memplan memplan_make(const target_config *t, const draft_config *d, int32_t ctx)
 
 int32_t memplan_cache_pages(int32_t tokens) { return tokens / KV_PAGE + (tokens % KV_PAGE != 0); }
 
-void memplan_add_cache(memplan *p, const target_config *t, const draft_config *d, int32_t tokens, int32_t checkpoints) {
-    p->cache = (int64_t)(target_kv_bytes(t, 0, memplan_cache_pages(tokens)) - target_kv_bytes(t, 0, 0)) +
-               (int64_t)timelines_checkpoint_bytes(t, d) * checkpoints;
+void memplan_add_cache(memplan *p, const target_config *t, const draft_config *d, dtype kv, int32_t tokens,
+                       int32_t checkpoints) {
+    p->cache = (int64_t)(target_kv_bytes(t, 0, memplan_cache_pages(tokens), kv) - target_kv_bytes(t, 0, 0, kv)) +
+               (int64_t)timelines_checkpoint_bytes(t, d, kv) * checkpoints;
     p->total += p->cache;
 }
 
-void memplan_choose_cache(const target_config *t, const draft_config *d, int32_t ctx, int64_t bytes, int32_t *tokens,
-                          int32_t *checkpoints) {
-    int64_t room = (bytes - memplan_make(t, d, ctx).total) / 4;
+void memplan_choose_cache(const target_config *t, const draft_config *d, dtype kv, int32_t ctx, int64_t bytes,
+                          int32_t *tokens, int32_t *checkpoints) {
+    int64_t room = (bytes - memplan_make(t, d, kv, ctx).total) / 4;
     *tokens = ctx > INT32_MAX / 2 ? INT32_MAX : 2 * ctx, *checkpoints = CHECKPOINTS_USUAL;
     for (;;) {
         memplan p = { 0 };
-        memplan_add_cache(&p, t, d, *tokens, *checkpoints);
+        memplan_add_cache(&p, t, d, kv, *tokens, *checkpoints);
         if (p.cache <= room || (*tokens == 0 && *checkpoints == 0)) return;
         *tokens /= 2, *checkpoints /= 2;
     }
 }
 
-int32_t memplan_largest_ctx(const target_config *t, const draft_config *d, int64_t bytes) {
+int32_t memplan_largest_ctx(const target_config *t, const draft_config *d, dtype kv, int64_t bytes) {
     int32_t lo = 0, hi = t->positions_max; /* the plan grows with the context: bisect */
     while (lo < hi) {
         int32_t mid = lo + (hi - lo + 1) / 2;
-        if (memplan_make(t, d, mid).total <= bytes)
+        if (memplan_make(t, d, kv, mid).total <= bytes)
             lo = mid;
         else
             hi = mid - 1;
@@ -76,16 +77,16 @@ int64_t memplan_available(void) {
     return available;
 }
 
-status memplan_choose_ctx(const target_config *t, const draft_config *d, int32_t wanted, int64_t available,
+status memplan_choose_ctx(const target_config *t, const draft_config *d, dtype kv, int32_t wanted, int64_t available,
                           int32_t *ctx, err *e) {
     if (wanted > t->positions_max)
         return err_set(e, ERR_MODEL,
                        "a context of %d tokens was asked for; this model goes to %d (max_position_embeddings)", wanted,
                        t->positions_max);
-    int32_t fits = memplan_largest_ctx(t, d, available);
+    int32_t fits = memplan_largest_ctx(t, d, kv, available);
     int32_t use = wanted ? wanted : fits;
     if (use < 1 || use > fits) {
-        double need = (double)memplan_make(t, d, use < 1 ? 1 : use).total / 1048576.0,
+        double need = (double)memplan_make(t, d, kv, use < 1 ? 1 : use).total / 1048576.0,
                have = (double)available / 1048576.0;
         return err_set(
             e, ERR_MEMORY,

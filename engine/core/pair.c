@@ -70,17 +70,19 @@ static status choose_isa(const char *name, isa *out, err *e) {
     return OK;
 }
 
+dtype pair_kv_type(kv_dtype kind) { return kind == KV_FP8_E4M3 ? DT_E4M3 : DT_BF16; }
+
 /* The context, and what is remembered beside it: as asked for, or what fits well. */
-static status choose_memory(pair *p, const engine_options *opt, err *e) {
+static status choose_memory(pair *p, dtype kv, const engine_options *opt, err *e) {
     const draft *d = pair_draft(p);
     const draft_config *dc = d ? &d->cfg : NULL;
     int64_t available = memplan_available();
-    TRY(memplan_choose_ctx(&p->target.cfg, dc, opt->ctx, available, &p->ctx, e));
-    memplan_choose_cache(&p->target.cfg, dc, p->ctx, available, &p->cache_tokens, &p->checkpoints);
+    TRY(memplan_choose_ctx(&p->target.cfg, dc, kv, opt->ctx, available, &p->ctx, e));
+    memplan_choose_cache(&p->target.cfg, dc, kv, p->ctx, available, &p->cache_tokens, &p->checkpoints);
     if (opt->cache_tokens >= 0) p->cache_tokens = opt->cache_tokens;
     if (opt->checkpoints >= 0) p->checkpoints = opt->checkpoints;
-    memplan m = memplan_make(&p->target.cfg, dc, p->ctx);
-    memplan_add_cache(&m, &p->target.cfg, dc, p->cache_tokens, p->checkpoints);
+    memplan m = memplan_make(&p->target.cfg, dc, kv, p->ctx);
+    memplan_add_cache(&m, &p->target.cfg, dc, kv, p->cache_tokens, p->checkpoints);
     if (m.total <= available) return OK;
     return err_set(
         e, ERR_MEMORY,
@@ -92,17 +94,17 @@ static status choose_memory(pair *p, const engine_options *opt, err *e) {
 
 status pair_start(pair *p, const engine_options *opt, err *e) {
     const draft *d = pair_draft(p);
+    target_room room = { .kv = pair_kv_type(opt->kv_dtype) };
     TRY(choose_isa(opt->isa, &p->isa, e));
     p->lanes = choose_lanes(opt->lanes);
-    TRY(choose_memory(p, opt, e));
-    int32_t spare = memplan_cache_pages(p->cache_tokens);
+    TRY(choose_memory(p, room.kv, opt, e));
+    room.ctx = p->ctx, room.spare_pages = memplan_cache_pages(p->cache_tokens);
     p->has_memory = true;
+    if (d) room.tap_layer = d->cfg.tap_layer, room.taps = d->cfg.taps, room.window = d->cfg.window;
+    TRY(target_alloc(&p->target, &room, e));
     if (d) {
-        TRY(target_alloc(&p->target, p->ctx, spare, d->cfg.tap_layer, d->cfg.taps, d->cfg.window, e));
         draft_inputs in = { p->target.tap_ring, target_embedding(&p->target), p->target.w.head };
         TRY(draft_alloc(&p->draft, in, e));
-    } else {
-        TRY(target_alloc(&p->target, p->ctx, spare, NULL, 0, 0, e));
     }
     TRY(steps_open(&p->steps, &p->target, d, p->isa, p->lanes, e));
     for (int32_t id = 0; p->text && id < text_vocab(p->text); id++)

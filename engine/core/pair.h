@@ -32,6 +32,7 @@ status pair_start(pair *p, const engine_options *opt, err *e);
 void pair_close(pair *p); /* a zeroed pair is fine */
 
 const draft *pair_draft(const pair *p); /* NULL: none */
+dtype pair_kv_type(kv_dtype kind);
 /* Sampling defaults of generation_config.json. */
 status pair_pick_defaults(const pair *p, pick_options *out, err *e);
 /* What of a request's options goes into the parameter block; biases go to steps_lists, and min_new needs the length of

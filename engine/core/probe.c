@@ -121,6 +121,14 @@ void probe_head(probe *b, int32_t n, const float *x, float *norm, float *logits)
     get_rows(&b->logits, logits, n, t->cfg.vocab);
 }
 
+view probe_prefill(probe *b, const int32_t *tokens, int32_t n) {
+    steps_prefill(b->pair->steps, tokens, n, false);
+    view x = steps_prefilled(b->pair->steps, n);
+    set_rows(b, 0, 0, n);
+    target_head(&b->pair->target, &b->sink, &x, &b->logits, (live_rows){ &b->rows.n, NULL, x.rows });
+    return b->logits;
+}
+
 /* ---- draft ---- */
 
 static bf16 *tap_at(const probe *b, int32_t j, int32_t pos) {
@@ -150,9 +158,10 @@ void probe_get_context(const probe *b, int32_t layer, int32_t pos, float *k, flo
     const kv_store *s = &b->pair->draft.ring[layer];
     for (int32_t g = 0; g < s->heads; g++) {
         int64_t at = kv_offset(s, g, pos, 0);
+        const bf16 *key = kv_at(s, s->k, at), *value = kv_at(s, s->v, at);
         for (int32_t i = 0; i < s->size; i++) {
-            k[g * s->size + i] = f32_of_bf16(s->k[at + i]);
-            v[g * s->size + i] = f32_of_bf16(s->v[at + i]);
+            k[g * s->size + i] = f32_of_bf16(key[i]);
+            v[g * s->size + i] = f32_of_bf16(value[i]);
         }
     }
 }
@@ -161,9 +170,10 @@ void probe_set_context(probe *b, int32_t layer, int32_t pos, const float *k, con
     const kv_store *s = &b->pair->draft.ring[layer];
     for (int32_t g = 0; g < s->heads; g++) {
         int64_t at = kv_offset(s, g, pos, 0);
+        bf16 *key = kv_at(s, s->k, at), *value = kv_at(s, s->v, at);
         for (int32_t i = 0; i < s->size; i++) {
-            s->k[at + i] = bf16_of_f32(k[g * s->size + i]);
-            s->v[at + i] = bf16_of_f32(v[g * s->size + i]);
+            key[i] = bf16_of_f32(k[g * s->size + i]);
+            value[i] = bf16_of_f32(v[g * s->size + i]);
         }
     }
 }

@@ -16,6 +16,10 @@ void probe_layer(probe *b, int32_t layer, int32_t n, float *x, int32_t *id, floa
 /* norm: F32 [n][D] before rounding; logits: F32 [n][V]. */
 void probe_head(probe *b, int32_t n, const float *x, float *norm, float *logits);
 
+/* steps_prefill of n tokens, and then the head over all their rows: row i has the logits of the token behind tokens[i].
+ * F32 [n][V], borrowed until the next call. */
+view probe_prefill(probe *b, const int32_t *tokens, int32_t n);
+
 /* What the tap ring holds for tap j at positions 0 .. n - 1 after probe_layer of its layer; F32 [n][D]. n <= ring rows.
  */
 void probe_get_tap(const probe *b, int32_t j, int32_t n, float *out);

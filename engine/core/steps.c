@@ -13,7 +13,7 @@ typedef struct slot {
     int32_t bucket;
     char name[24];
     step *step;
-    view logits, draft_logits; /* where they lie once recorded */
+    view residual, logits, draft_logits; /* where they lie once recorded */
 } slot;
 
 struct steps {
@@ -46,6 +46,7 @@ static void describe_target(slot *sl, op_sink *s, work *w, int32_t head_max) {
     target_rows(o->t, s, &pass);
     target_head(o->t, s, &pass.x, &logits, (live_rows){ &p->st.head_n, &p->st.head_first, head_max });
     op_pick(s, &(pick_args){ .p = p, .lists = &o->lists, .logits = logits });
+    sl->residual = pass.x;
     sl->logits = logits;
 }
 
@@ -254,6 +255,9 @@ const draft *steps_draft(const steps *s) { return s->d; }
 pool *steps_pool(steps *s) { return s->pool; }
 op_fn *const *steps_table(const steps *s) { return s->table; }
 view steps_logits(const steps *s, int i) { return s->slot[i].logits; }
+view steps_prefilled(const steps *s, int32_t n) {
+    return s->slot[SLOT_PREFILL + bucket_find(prefill_bucket, PREFILL_BUCKETS, n)].residual;
+}
 view steps_draft_logits(const steps *s, int i) { return s->slot[i].draft_logits; }
 void steps_set_lanes(steps *s, step_lanes mode) {
     for (int i = 0; i < STEPS_COUNT; i++)

@@ -73,6 +73,9 @@ pool *steps_pool(steps *s);
 op_fn *const *steps_table(const steps *s);
 view steps_logits(const steps *s, int i); /* the target's logits of step i, F32 [head rows][V] */
 view steps_draft_logits(const steps *s, int i);
+/* The residual rows that a steps_prefill of n tokens left behind the last layer, F32 [at least n][D]; until the next.
+ */
+view steps_prefilled(const steps *s, int32_t n);
 void steps_set_lanes(steps *s, step_lanes mode); /* of decode steps; prefill always takes all lanes */
 void steps_set_eager(steps *s, bool eager);      /* run ops one by one instead of replaying: purity tests */
 #endif

@@ -60,15 +60,15 @@ static int32_t draft_window(const timelines *tl) { return tl->d ? tl->d->cfg.win
 /* Oldest position from which a window is whole if rows from `from` on are there. */
 static int32_t first_start(int32_t window, int32_t from) { return from == 0 ? 0 : from + window - 1; }
 
-static size_t layer_rows_bytes(int32_t heads, int32_t size, int32_t rows) {
-    return kv_image_bytes(&(kv_store){ .heads = heads, .size = size }, rows);
-}
-
-size_t timelines_checkpoint_bytes(const target_config *t, const draft_config *d) {
-    size_t bytes = 0;
+size_t timelines_checkpoint_bytes(const target_config *t, const draft_config *d, dtype kv) {
+    kv_store ring = { .heads = t->kv_heads, .size = t->head_dim, .type = kv };
+    size_t bytes = 0, layer = kv_image_bytes(&ring, t->window + CHECKPOINT_SLACK);
     for (int32_t l = 0; l < t->layers; l++)
-        if (t->layer[l].sliding) bytes += layer_rows_bytes(t->kv_heads, t->head_dim, t->window + CHECKPOINT_SLACK);
-    if (d) bytes += (size_t)d->layers * layer_rows_bytes(d->kv_heads, d->head_dim, d->window + CHECKPOINT_SLACK);
+        if (t->layer[l].sliding) bytes += layer;
+    if (d) {
+        ring = (kv_store){ .heads = d->kv_heads, .size = d->head_dim, .type = DT_BF16 };
+        bytes += (size_t)d->layers * kv_image_bytes(&ring, d->window + CHECKPOINT_SLACK);
+    }
     return (bytes + 63) / 64 * 64;
 }
 
@@ -406,7 +406,7 @@ timelines_stats timelines_get_stats(const timelines *tl) {
 
 status timelines_open(timelines **out, target *t, draft *d, steps *s, int32_t checkpoints, err *e) {
     CHECK(checkpoints >= 0 && checkpoints <= CHECKPOINTS_MAX);
-    size_t one = timelines_checkpoint_bytes(&t->cfg, d ? &d->cfg : NULL), bytes = one * (size_t)checkpoints;
+    size_t one = timelines_checkpoint_bytes(&t->cfg, d ? &d->cfg : NULL, t->kv.type), bytes = one * (size_t)checkpoints;
     void *images = NULL;
     if (bytes) TRY(try_block(&images, bytes, "checkpoints of the sliding layers", e));
     timelines *tl = xalloc(sizeof *tl);

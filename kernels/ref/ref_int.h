@@ -3,6 +3,7 @@
 #define KERNELS_REF_REF_INT_H
 #include <string.h>
 #include "engine/base/status.h"
+#include "kernels/e4m3.h"
 #include "kernels/fmath.h"
 #include "kernels/mxfp4.h"
 #include "kernels/ref/ref.h"
@@ -48,7 +49,17 @@ static inline const bf16 *ref_weight_row(const weight *w, int64_t j, bf16 *buf) 
  */
 view ref_input(const view *x, const bf16 *norm, float eps, const live_rows *rows, const lane *ln, size_t *used);
 
-/* One head: RMSNorm over `size` elements, rotation of the first 2 * half, BF16. tmp has `size` floats. */
+/* One head: RMSNorm over `size` elements, rotation of the first 2 * half; y is not rounded. */
 void ref_head(const float *x, const bf16 *norm, float eps, int32_t size, const float *cosine, const float *sine,
-              int32_t half, float *tmp, bf16 *y);
+              int32_t half, float *y);
+
+/* n elements rounded to a type of stores. */
+static inline void ref_round(void *y, dtype type, const float *x, int32_t n) {
+    for (int32_t i = 0; i < n; i++) {
+        if (type == DT_E4M3)
+            ((e4m3 *)y)[i] = e4m3_of_f32(x[i]);
+        else
+            ((bf16 *)y)[i] = bf16_of_f32(x[i]);
+    }
+}
 #endif

@@ -36,7 +36,7 @@ void ref_ctx_store(const void *args, const lane *ln) {
     const ctx_store_args *a = args;
     size_t used = 0;
     int32_t size = a->ring.size, groups = a->ring.heads;
-    float *tmp = ref_take(ln, &used, (size_t)size * sizeof *tmp);
+    float *head = ref_take(ln, &used, (size_t)size * sizeof *head);
     int64_t from, to;
     lane_share(ln, a->rows->n, 1, &from, &to);
     for (int64_t r = from; r < to; r++) {
@@ -44,8 +44,9 @@ void ref_ctx_store(const void *args, const lane *ln) {
         const float *cosine = view_row(&a->cos, r), *sine = view_row(&a->sin, r);
         for (int32_t g = 0; g < groups; g++) {
             int64_t at = kv_offset(&a->ring, g, a->rows->pos[r], 0);
-            ref_head(k + (int64_t)g * size, a->k_norm, a->eps, size, cosine, sine, a->cos.cols, tmp, a->ring.k + at);
-            for (int32_t i = 0; i < size; i++) a->ring.v[at + i] = bf16_of_f32(v[(int64_t)g * size + i]);
+            ref_head(k + (int64_t)g * size, a->k_norm, a->eps, size, cosine, sine, a->cos.cols, head);
+            ref_round(kv_at(&a->ring, a->ring.k, at), DT_BF16, head, size);
+            ref_round(kv_at(&a->ring, a->ring.v, at), DT_BF16, v + (int64_t)g * size, size);
         }
     }
 }

@@ -7,12 +7,17 @@
 #include "kernels/simd/input.h"
 #include "kernels/simd/simd.h"
 
-enum { QUERIES = 32, SEGMENTS = 8, RATIO_MAX = 64 };
+enum { QUERIES = 32, SEGMENTS = 8 };
+
+/* E4M3 is widened to BF16 in pieces that stay in the first cache until they are used: keys by the columns of a product,
+ * values by this many positions. Once for all queries of an item. */
+enum { KEY_PIECE = 16, VALUE_PIECE = 64 };
 
 /* A stretch of positions whose keys and values follow each other in memory. */
 typedef struct segment {
     int32_t pos, n;
-    const bf16 *k, *v;
+    const void *k, *v; /* of this type */
+    dtype type;
 } segment;
 
 /* Running softmax of one query: maximum, sum, weighted values. */
@@ -27,7 +32,9 @@ typedef struct query {
     int32_t first, last; /* visible positions */
     const bf16 *q;
     fold run, total;
-    float *score; /* [KV_PAGE] of the current block */
+    float m, l;   /* of the current block, like the next two */
+    float *o;     /* [E] */
+    float *score; /* [KV_PAGE] */
 } query;
 
 /* ---- merging (steps 3 of the contract) ---- */
@@ -104,29 +111,34 @@ VALUES(1, 1)
 #define VALUE_HEADS 2
 #endif
 
-/* Heads of one row over positions [a, b) of one segment; e is indexed by position minus the block's start. */
-static void segment_values(query *q, int32_t heads, float *const *block_o, const segment *seg, int32_t start, int32_t a,
-                           int32_t b, int32_t size) {
-    int32_t from = seg->pos > a ? seg->pos : a, to = seg->pos + seg->n < b ? seg->pos + seg->n : b;
-    if (from >= to) return;
-    const bf16 *v = seg->v + (int64_t)(from - seg->pos) * size;
+/* Heads of one row over positions [from, to), whose values start at v; e is indexed by position minus the block's
+ * start.
+ */
+static void row_values(query *q, int32_t heads, float *const *o, const bf16 *v, int32_t start, int32_t from, int32_t to,
+                       int32_t size) {
     for (int32_t h = 0; h < heads; h += VALUE_HEADS) {
         int32_t n = heads - h < VALUE_HEADS ? heads - h : VALUE_HEADS;
         const float *e[VALUE_HEADS];
         for (int32_t i = 0; i < n; i++) e[i] = q[h + i].score + (from - start);
         int32_t col = 0;
-        for (; col + 16 * VALUE_COLS <= size; col += 16 * VALUE_COLS)
-            VALUES_WIDE(n)(block_o + h, e, v, to - from, size, col);
+        for (; col + 16 * VALUE_COLS <= size; col += 16 * VALUE_COLS) VALUES_WIDE(n)(o + h, e, v, to - from, size, col);
         for (; col + 16 <= size; col += 16)
-            for (int32_t i = 0; i < n; i++) values_1x1(block_o + h + i, e + i, v, to - from, size, col);
+            for (int32_t i = 0; i < n; i++) values_1x1(o + h + i, e + i, v, to - from, size, col);
         for (; col < size; col++)
             for (int32_t i = 0; i < n; i++)
                 for (int32_t p = 0; p < to - from; p++)
-                    block_o[h + i][col] = fmaf(e[i][p], f32_of_bf16(v[(int64_t)p * size + col]), block_o[h + i][col]);
+                    o[h + i][col] = fmaf(e[i][p], f32_of_bf16(v[(int64_t)p * size + col]), o[h + i][col]);
     }
 }
 
 /* ---- segments ---- */
+
+/* n elements from `at` on as BF16: where they are, or widened to `to`. */
+static const bf16 *widened(const void *rows, dtype type, int64_t at, int64_t n, bf16 *to) {
+    if (type == DT_BF16) return (const bf16 *)rows + at;
+    vec_of_e4m3(to, (const e4m3 *)rows + at, n);
+    return to;
+}
 
 /* Positions [from, to) of head g as stretches of memory; all rows agree about them. */
 static int shared_segments(const attn_args *a, int32_t g, int32_t from, int32_t to, segment out[SEGMENTS]) {
@@ -139,57 +151,121 @@ static int shared_segments(const attn_args *a, int32_t g, int32_t from, int32_t 
         if (a->block.k && !in_block && from + len > a->rows->base) len = a->rows->base - from;
         int64_t at = kv_offset(s, g, from, a->rows->base);
         CHECK(n < SEGMENTS);
-        out[n++] = (segment){ from, len, s->k + at, s->v + at };
+        out[n++] = (segment){ from, len, kv_at(s, s->k, at), kv_at(s, s->v, at), s->type };
         from += len;
     }
     return n;
-}
-
-/* Positions [from, to), all at or above base, of one row of a tree: gathered along its path. */
-static segment gathered_segment(const attn_args *a, int32_t g, int32_t row, int32_t from, int32_t to, bf16 *k,
-                                bf16 *v) {
-    const kv_store *s = a->block.k ? &a->block : &a->past;
-    for (int32_t pos = from; pos < to; pos++) {
-        int64_t at = kv_offset(s, g, kv_index(a->rows, row, pos), a->rows->base);
-        memcpy(k + (int64_t)(pos - from) * s->size, s->k + at, (size_t)s->size * sizeof *k);
-        memcpy(v + (int64_t)(pos - from) * s->size, s->v + at, (size_t)s->size * sizeof *v);
-    }
-    return (segment){ from, to - from, k, v };
-}
-
-/* Scores of n queries against the keys of a segment, to score[pos - block]. */
-static void segment_scores(query *const *q, const bf16 *const *rows, int32_t n, const segment *seg, int32_t start,
-                           int32_t size, float *dots) {
-    for (int32_t at = 0; at < seg->n; at += 16) {
-        int32_t cols = seg->n - at < 16 ? seg->n - at : 16;
-        panel p = { .data = (const uint8_t *)(seg->k + (int64_t)at * size),
-                    .stride = (int64_t)size * 2,
-                    .last = cols - 1,
-                    .k = size };
-        dot_panel(&p, rows, n, dots, 16);
-        for (int32_t i = 0; i < n; i++)
-            memcpy(q[i]->score + (seg->pos + at - start), dots + (int64_t)i * 16, (size_t)cols * sizeof *dots);
-    }
 }
 
 /* ---- one item ---- */
 
 typedef struct item {
     const attn_args *a;
-    int32_t g, ratio;           /* kv head; query heads that share it */
-    int32_t n;                  /* queries */
-    int32_t shared_to;          /* positions below are in the same place for all rows */
-    query *q;                   /* by row, then head */
-    const bf16 **rows;          /* q[i].q */
-    query **ptr;                /* &q[i] */
-    float *dots, **block_o, *o; /* [n][16], [ratio] pointers into o [ratio][E] */
-    bf16 *gather_k, *gather_v;  /* [NODES_MAX][E] */
+    int32_t g, ratio;    /* kv head; query heads that share it */
+    int32_t n;           /* queries */
+    int32_t shared_to;   /* positions below are in the same place for all rows */
+    query *q;            /* by row, then head */
+    const bf16 **rows;   /* q[i].q */
+    float **o;           /* q[i].o */
+    float *dots;         /* [n][16] */
+    bf16 *keys, *values; /* [KEY_PIECE][E], [VALUE_PIECE][E]; NULL when all stores are BF16 */
+    bf16 *own;           /* [NODES_MAX][E], keys or values along a row's path */
 } item;
+
+/* Visible positions of a query in the block; false: none. */
+static bool visible(const query *q, int32_t start, int32_t *from, int32_t *to) {
+    *from = q->first > start ? q->first : start;
+    *to = q->last + 1 < start + KV_PAGE ? q->last + 1 : start + KV_PAGE;
+    return *from < *to;
+}
+
+/* The first position of [from, to) that lies somewhere else for each row. */
+static int32_t own_from(const item *it, int32_t from) { return from > it->shared_to ? from : it->shared_to; }
+
+/* Keys (or values) of positions [from, to) of one row of a tree, gathered along its path to it->own. */
+static void gather(const item *it, int32_t row, int32_t from, int32_t to, bool values) {
+    const attn_args *a = it->a;
+    const kv_store *s = a->block.k ? &a->block : &a->past;
+    for (int32_t pos = from; pos < to; pos++) {
+        int64_t at = kv_offset(s, it->g, kv_index(a->rows, row, pos), a->rows->base);
+        bf16 *put = it->own + (int64_t)(pos - from) * s->size;
+        const bf16 *found = widened(values ? s->v : s->k, s->type, at, s->size, put);
+        if (found != put) memcpy(put, found, (size_t)s->size * sizeof *put);
+    }
+}
+
+/* Scores of n queries from number `first` on against the keys of a segment, to score[pos - start]. */
+static void segment_scores(item *it, int32_t first, int32_t n, const segment *seg, int32_t start) {
+    int32_t size = it->a->past.size;
+    for (int32_t at = 0; at < seg->n; at += KEY_PIECE) {
+        int32_t cols = seg->n - at < KEY_PIECE ? seg->n - at : KEY_PIECE;
+        const bf16 *k = widened(seg->k, seg->type, (int64_t)at * size, (int64_t)cols * size, it->keys);
+        panel p = { .data = (const uint8_t *)k, .stride = (int64_t)size * 2, .last = cols - 1, .k = size };
+        dot_panel(&p, it->rows + first, n, it->dots, 16);
+        for (int32_t i = 0; i < n; i++)
+            memcpy(it->q[first + i].score + (seg->pos + at - start), it->dots + (int64_t)i * 16,
+                   (size_t)cols * sizeof *it->dots);
+    }
+}
+
+/* Scores and exponentials of a block for all queries. */
+static void item_scores(item *it, int32_t start, const segment *seg, int shared) {
+    for (int s = 0; s < shared; s++) segment_scores(it, 0, it->n, &seg[s], start);
+    for (int32_t i = 0, from, to; i < it->n; i += it->ratio) {
+        query *q = &it->q[i];
+        if (!visible(q, start, &from, &to)) continue;
+        int32_t own = own_from(it, from);
+        if (own < to) {
+            gather(it, q->row, own, to, false);
+            segment_scores(it, i, it->ratio, &(segment){ own, to - own, it->own, NULL, DT_BF16 }, start);
+        }
+        for (int32_t h = 0; h < it->ratio; h++)
+            q[h].l = block_softmax(q[h].score, from - start, to - start, it->a->scale, &q[h].m);
+    }
+}
+
+/* The values of shared positions, weighted, for all queries. */
+static void segment_values(item *it, const segment *seg, int32_t start) {
+    int32_t size = it->a->past.size, piece = seg->type == DT_BF16 ? seg->n : VALUE_PIECE;
+    for (int32_t at = 0; at < seg->n; at += piece) {
+        int32_t n = seg->n - at < piece ? seg->n - at : piece, pos = seg->pos + at;
+        const bf16 *v = widened(seg->v, seg->type, (int64_t)at * size, (int64_t)n * size, it->values);
+        for (int32_t i = 0, from, to; i < it->n; i += it->ratio) {
+            if (!visible(&it->q[i], start, &from, &to)) continue;
+            if (from < pos) from = pos;
+            if (to > pos + n) to = pos + n;
+            if (from >= to) continue;
+            row_values(&it->q[i], it->ratio, it->o + i, v + (int64_t)(from - pos) * size, start, from, to, size);
+        }
+    }
+}
+
+/* Weighted values of a block for all queries, in rising position. */
+static void item_values(item *it, int32_t start, const segment *seg, int shared) {
+    int32_t size = it->a->past.size;
+    for (int32_t i = 0; i < it->n; i++) memset(it->o[i], 0, (size_t)size * sizeof(float));
+    for (int s = 0; s < shared; s++) segment_values(it, &seg[s], start);
+    for (int32_t i = 0, from, to; i < it->n; i += it->ratio) {
+        query *q = &it->q[i];
+        if (!visible(q, start, &from, &to) || own_from(it, from) >= to) continue;
+        gather(it, q->row, own_from(it, from), to, true);
+        row_values(q, it->ratio, it->o + i, it->own, start, own_from(it, from), to, size);
+    }
+}
+
+/* Joins the block to the query's run, and a run that ends to the total. */
+static void query_fold(query *q, int32_t start, int32_t size) {
+    int32_t from, to;
+    if (!visible(q, start, &from, &to)) return;
+    fold_put(&q->run, q->m, q->l, q->o, size);
+    if ((start / KV_PAGE + 1) % attn_run(q->last) && to != q->last + 1) return;
+    fold_put(&q->total, q->run.m, q->run.l, q->run.o, size);
+    q->run.any = false;
+}
 
 /* Block b for all queries: scores, softmax, values, merge. */
 static void item_block(item *it, int32_t b) {
-    const attn_args *a = it->a;
-    int32_t start = b * KV_PAGE, end = start + KV_PAGE, size = a->past.size, lo = end, hi = start;
+    int32_t start = b * KV_PAGE, end = start + KV_PAGE, lo = end, hi = start;
     for (int32_t i = 0; i < it->n; i++) {
         if (it->q[i].first < lo) lo = it->q[i].first;
         if (it->q[i].last + 1 > hi) hi = it->q[i].last + 1;
@@ -197,32 +273,10 @@ static void item_block(item *it, int32_t b) {
     if (lo < start) lo = start;
     if (hi > end) hi = end;
     segment seg[SEGMENTS];
-    int shared = shared_segments(a, it->g, lo, hi < it->shared_to ? hi : it->shared_to, seg);
-    for (int i = 0; i < shared; i++) segment_scores(it->ptr, it->rows, it->n, &seg[i], start, size, it->dots);
-    for (int32_t i = 0; i < it->n; i += it->ratio) {
-        query *q = &it->q[i];
-        int32_t from = q->first > start ? q->first : start, to = q->last + 1 < end ? q->last + 1 : end;
-        if (from >= to) continue;
-        int segments = shared;
-        int32_t own = from > it->shared_to ? from : it->shared_to;
-        if (own < to) {
-            seg[segments] = gathered_segment(a, it->g, q->row, own, to, it->gather_k, it->gather_v);
-            segment_scores(it->ptr + i, it->rows + i, it->ratio, &seg[segments++], start, size, it->dots);
-        }
-        float m[RATIO_MAX], l[RATIO_MAX];
-        memset(it->o, 0, (size_t)it->ratio * (size_t)size * sizeof(float));
-        for (int32_t h = 0; h < it->ratio; h++)
-            l[h] = block_softmax(q[h].score, from - start, to - start, a->scale, &m[h]);
-        for (int s = 0; s < segments; s++) segment_values(q, it->ratio, it->block_o, &seg[s], start, from, to, size);
-        int32_t run = attn_run(q->last);
-        bool run_ends = (b + 1) % run == 0 || to == q->last + 1;
-        for (int32_t h = 0; h < it->ratio; h++) {
-            fold_put(&q[h].run, m[h], l[h], it->block_o[h], size);
-            if (!run_ends) continue;
-            fold_put(&q[h].total, q[h].run.m, q[h].run.l, q[h].run.o, size);
-            q[h].run.any = false;
-        }
-    }
+    int shared = shared_segments(it->a, it->g, lo, hi < it->shared_to ? hi : it->shared_to, seg);
+    item_scores(it, start, seg, shared);
+    item_values(it, start, seg, shared);
+    for (int32_t i = 0; i < it->n; i++) query_fold(&it->q[i], start, it->a->past.size);
 }
 
 static void item_finish(const item *it) {
@@ -241,6 +295,10 @@ static void item_finish(const item *it) {
     }
 }
 
+static bf16 *take_rows(scratch *s, int32_t rows, int32_t size) {
+    return scratch_take(s, (size_t)rows * (size_t)size * sizeof(bf16));
+}
+
 static void item_run(const attn_args *a, int32_t r0, int32_t r1, int32_t g, const lane *ln) {
     const row_set *rows = a->rows;
     int32_t size = a->past.size, ratio = a->heads / a->past.heads, n = (r1 - r0) * ratio;
@@ -248,15 +306,15 @@ static void item_run(const attn_args *a, int32_t r0, int32_t r1, int32_t g, cons
     item it = { .a = a, .g = g, .ratio = ratio, .n = n, .shared_to = rows->chain ? INT32_MAX : rows->base };
     it.q = scratch_take(&s, (size_t)n * sizeof *it.q);
     it.rows = scratch_take(&s, (size_t)n * sizeof *it.rows);
-    it.ptr = scratch_take(&s, (size_t)n * sizeof *it.ptr);
+    it.o = scratch_take(&s, (size_t)n * sizeof *it.o);
     it.dots = scratch_take(&s, (size_t)n * 16 * sizeof(float));
-    it.block_o = scratch_take(&s, (size_t)ratio * sizeof *it.block_o);
-    it.o = scratch_take(&s, (size_t)ratio * (size_t)size * sizeof(float));
-    it.gather_k = scratch_take(&s, (size_t)NODES_MAX * (size_t)size * sizeof(bf16));
-    it.gather_v = scratch_take(&s, (size_t)NODES_MAX * (size_t)size * sizeof(bf16));
-    float *o = scratch_take(&s, (size_t)n * 2 * (size_t)size * sizeof(float));
+    it.own = take_rows(&s, NODES_MAX, size);
+    if (a->past.type != DT_BF16 || (a->block.k && a->block.type != DT_BF16)) {
+        it.keys = take_rows(&s, KEY_PIECE, size);
+        it.values = take_rows(&s, VALUE_PIECE, size);
+    }
+    float *o = scratch_take(&s, (size_t)n * 3 * (size_t)size * sizeof(float));
     float *score = scratch_take(&s, (size_t)n * KV_PAGE * sizeof(float));
-    for (int32_t h = 0; h < ratio; h++) it.block_o[h] = it.o + (int64_t)h * size;
     int32_t lo = INT32_MAX, hi = 0;
     for (int32_t i = 0; i < n; i++) {
         int32_t row = r0 + i / ratio, head = g * ratio + i % ratio, pos = rows->pos[row];
@@ -265,11 +323,12 @@ static void item_run(const attn_args *a, int32_t r0, int32_t r1, int32_t g, cons
                            .first = kv_first_seen(a->window, pos),
                            .last = pos,
                            .q = (const bf16 *)view_row(&a->q, row) + (int64_t)head * size,
-                           .run.o = o + (int64_t)i * 2 * size,
-                           .total.o = o + ((int64_t)i * 2 + 1) * size,
+                           .o = o + (int64_t)i * 3 * size,
+                           .run.o = o + ((int64_t)i * 3 + 1) * size,
+                           .total.o = o + ((int64_t)i * 3 + 2) * size,
                            .score = score + (int64_t)i * KV_PAGE };
         it.rows[i] = it.q[i].q;
-        it.ptr[i] = &it.q[i];
+        it.o[i] = it.q[i].o;
         if (it.q[i].first < lo) lo = it.q[i].first;
         if (pos > hi) hi = pos;
     }

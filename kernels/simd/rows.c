@@ -4,6 +4,8 @@
 #include "kernels/simd/input.h"
 #include "kernels/simd/simd.h"
 
+enum { HEAD_MAX = 1024 }; /* elements of a head; the configs allow less */
+
 void SIMD(embed)(const void *args, const lane *ln) {
     const embed_args *a = args;
     int64_t from, to;
@@ -46,21 +48,17 @@ void SIMD(norm)(const void *args, const lane *ln) {
     }
 }
 
-/* One head: norm, rotation, BF16. */
-static void head_rotated(bf16 *y, const float *x, const bf16 *norm, float eps, int32_t size, const float *cos,
+/* One head: norm and rotation. */
+static void head_rotated(float *y, const float *x, const bf16 *norm, float eps, int32_t size, const float *cos,
                          const float *sin, int32_t half) {
-    float t[1024];
+    float t[HEAD_MAX];
     float scale = vec_norm_scale(x, size, eps);
     for (int32_t i = 0; i < size; i++) t[i] = (x[i] * scale) * f32_of_bf16(norm[i]);
-    float out[1024];
     for (int32_t i = 0; i < half; i++) {
-        out[i] = fmaf(t[i], cos[i], -(t[i + half] * sin[i]));
-        out[i + half] = fmaf(t[i + half], cos[i], t[i] * sin[i]);
+        y[i] = fmaf(t[i], cos[i], -(t[i + half] * sin[i]));
+        y[i + half] = fmaf(t[i + half], cos[i], t[i] * sin[i]);
     }
-    for (int32_t i = 2 * half; i < size; i++) out[i] = t[i];
-    int32_t i = 0;
-    for (; i + 16 <= size; i += 16) vf_to_bf16(y + i, vf_load(out + i));
-    for (; i < size; i++) y[i] = bf16_of_f32(out[i]);
+    for (int32_t i = 2 * half; i < size; i++) y[i] = t[i];
 }
 
 static void copy_bf16(bf16 *y, const float *x, int32_t n) {
@@ -69,10 +67,26 @@ static void copy_bf16(bf16 *y, const float *x, int32_t n) {
     for (; i < n; i++) y[i] = bf16_of_f32(x[i]);
 }
 
+static void copy_e4m3(e4m3 *y, const float *x, int32_t n) {
+    int32_t i = 0;
+    for (; i + 16 <= n; i += 16) vf_to_e4m3(y + i, vf_load(x + i));
+    for (; i < n; i++) y[i] = e4m3_of_f32(x[i]);
+}
+
+/* One row to offset `at` of the store's k or v. */
+static void store_row(const kv_store *s, void *rows, int64_t at, const float *x) {
+    if (s->type == DT_E4M3)
+        copy_e4m3(kv_at(s, rows, at), x, s->size);
+    else
+        copy_bf16(kv_at(s, rows, at), x, s->size);
+}
+
 void SIMD(qkv_store)(const void *args, const lane *ln) {
     const qkv_store_args *a = args;
     const row_set *rows = a->rows;
-    int32_t size = a->kv.size, all = a->heads + 2 * a->kv.heads;
+    const kv_store *kv = &a->kv;
+    int32_t size = kv->size, all = a->heads + 2 * kv->heads;
+    float turned[HEAD_MAX];
     int64_t from, to;
     lane_share(ln, (int64_t)rows->n * all, 1, &from, &to);
     for (int64_t item = from; item < to; item++) {
@@ -80,13 +94,13 @@ void SIMD(qkv_store)(const void *args, const lane *ln) {
         const float *x = (const float *)view_row(&a->qkv, r) + (int64_t)head * size;
         const float *cos = view_row(&a->cos, r), *sin = view_row(&a->sin, r);
         if (head < a->heads) {
-            head_rotated((bf16 *)view_row(&a->q, r) + (int64_t)head * size, x, a->q_norm, a->eps, size, cos, sin,
-                         a->cos.cols);
-        } else if (head < a->heads + a->kv.heads) {
-            bf16 *k = a->kv.k + kv_offset(&a->kv, head - a->heads, rows->base + r, rows->base);
-            head_rotated(k, x, a->k_norm, a->eps, size, cos, sin, a->cos.cols);
+            head_rotated(turned, x, a->q_norm, a->eps, size, cos, sin, a->cos.cols);
+            copy_bf16((bf16 *)view_row(&a->q, r) + (int64_t)head * size, turned, size);
+        } else if (head < a->heads + kv->heads) {
+            head_rotated(turned, x, a->k_norm, a->eps, size, cos, sin, a->cos.cols);
+            store_row(kv, kv->k, kv_offset(kv, head - a->heads, rows->base + r, rows->base), turned);
         } else {
-            copy_bf16(a->kv.v + kv_offset(&a->kv, head - a->heads - a->kv.heads, rows->base + r, rows->base), x, size);
+            store_row(kv, kv->v, kv_offset(kv, head - a->heads - kv->heads, rows->base + r, rows->base), x);
         }
     }
 }
@@ -94,17 +108,19 @@ void SIMD(qkv_store)(const void *args, const lane *ln) {
 void SIMD(ctx_store)(const void *args, const lane *ln) {
     const ctx_store_args *a = args;
     int32_t size = a->ring.size, heads = a->ring.heads;
+    float turned[HEAD_MAX];
     int64_t from, to;
     lane_share(ln, (int64_t)a->rows->n * 2 * heads, 1, &from, &to);
     for (int64_t item = from; item < to; item++) {
         int32_t r = (int32_t)(item / (2 * heads)), head = (int32_t)(item % (2 * heads));
         const float *x = (const float *)view_row(&a->kv, r) + (int64_t)head * size;
         int64_t at = kv_offset(&a->ring, head % heads, a->rows->pos[r], 0);
-        if (head < heads)
-            head_rotated(a->ring.k + at, x, a->k_norm, a->eps, size, view_row(&a->cos, r), view_row(&a->sin, r),
-                         a->cos.cols);
-        else
-            copy_bf16(a->ring.v + at, x, size);
+        if (head < heads) {
+            head_rotated(turned, x, a->k_norm, a->eps, size, view_row(&a->cos, r), view_row(&a->sin, r), a->cos.cols);
+            store_row(&a->ring, a->ring.k, at, turned);
+        } else {
+            store_row(&a->ring, a->ring.v, at, x);
+        }
     }
 }
 

@@ -54,6 +54,8 @@ def commands():
             check(f"run: {proposers} gives the ids of plain decoding ({' '.join(more)})",
                   copied.get("tokens") == alone.get("tokens") != None, copied)
     check("run: looked-up proposals are accepted", copied["stats"]["lookup_accepted"] > 0, copied)
+    narrow = [answer("--kv-dtype", "fp8_e4m3", "--spec-tokens", k, PROMPT) for k in ("0", "7")]
+    check("run: FP8 keys and values, with and without speculation", narrow[0].get("tokens") == narrow[1].get("tokens") != None, narrow)
     seeds = [tuple(answer("--seed", str(s), "-n", "40", PROMPT)["tokens"]) for s in (1, 1, 2)]
     check("run: a seed repeats", seeds[0] == seeds[1], seeds)
     check("run: another seed gives another text", seeds[0] != seeds[2], seeds)
@@ -77,6 +79,13 @@ def commands():
     inspect = json.loads(skiff("inspect", "target/demo", "--json").stdout)
     check("inspect: the folder", inspect["target"]["parameters"] == 16277984 and inspect["memory"]["total"] > 0, inspect["target"]["parameters"])
     check("inspect: text", b"plain step" in skiff("inspect").stdout)
+    memory = [json.loads(skiff("inspect", "--json", "--kv-dtype", k).stdout)["memory"] for k in ("bf16", "fp8_e4m3")]
+    check("inspect: FP8 halves keys and values", all(memory[0][k] == 2 * memory[1][k] > 0 for k in ("kv_global", "kv_sliding")) and memory[0]["draft_kv"] == memory[1]["draft_kv"], memory)
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "perplexity.json")
+        done = skiff("bench", "perplexity", "README.md", "--tokens", "700", "--ctx-size", "256", "--repeat", "1", "--json", path)
+        found = json.load(open(path)) if done.returncode == 0 else {"error": done.stderr}
+        check("bench perplexity: both kinds over the same tokens", found.get("tokens") == 700 and found["windows"] == 3 and 0 < abs(found["nll_difference"]) < 0.1 and found["bf16"]["perplexity"] > 1, found)
     ids = skiff("tokenize", "--json", "Hello <think>").stdout
     check("tokenize", json.loads(ids)[-1]["text"] == "<think>", ids)
     for command in ("run", "serve", "inspect", "verify", "bench", "tokenize"):
@@ -108,6 +117,11 @@ def bad_input():
         (("inspect", "--draft-model", "tests/golden/tiny_draft", "target/demo"), 1, "hidden"),
         (("verify", "golden", "tests/nowhere"), 2, "nowhere"),
         (("verify", "gold"), 2, "gold"),
+        (("verify", "golden", "--kv-dtype", "fp8_e4m3", "tests/golden"), 2, "bf16"),
+        (("run", "--kv-dtype", "fp16", "x"), 2, "fp8_e4m3"),
+        (("bench", "nonsense"), 2, "nonsense"),
+        (("bench", "perplexity"), 2, "file"),
+        (("bench", "perplexity", "/nonexistent/text"), 1, "/nonexistent/text"),
     ]
     for args, code, word in cases:
         done = skiff(*args)

@@ -30,13 +30,15 @@
 /* ---- the demo pair ---- */
 
 /* Best instruction set, one lane; more steps can be opened over the same memory. */
-FIXTURE pair *demo_open(int32_t ctx) {
+FIXTURE pair *demo_open_kv(int32_t ctx, kv_dtype kv) {
     pair *p = xalloc(sizeof *p);
-    engine_options opt = { .lanes = 1, .ctx = ctx };
+    engine_options opt = { .lanes = 1, .ctx = ctx, .kv_dtype = kv };
     MUST(pair_load(p, NULL, NULL, true, NULL, NULL, e));
     MUST(pair_start(p, &opt, e));
     return p;
 }
+
+FIXTURE pair *demo_open(int32_t ctx) { return demo_open_kv(ctx, KV_BF16); }
 
 FIXTURE void demo_close(pair *p) {
     pair_close(p);
@@ -140,7 +142,8 @@ FIXTURE void memory_restore(const pair *p, steps *s, const buf *image) {
 
 /* ---- traces ---- */
 
-/* Rows by position, each as it was when first computed. A KV or context row is its key heads, then its value heads. */
+/* Rows by position, each as it was when first computed. A KV or context row is its key heads, then its value heads, as
+ * BF16 whatever the store holds. */
 typedef struct trace {
     const pair *p;
     int32_t positions, kv_cols, tap_cols, ctx_cols;
@@ -170,12 +173,16 @@ static bf16 *trace_row(const trace *t, bf16 *rows, int32_t cols, int32_t layer, 
     return rows + ((int64_t)layer * t->positions + pos) * cols;
 }
 
+static void copy_head(const kv_store *s, const void *head, bf16 *out) {
+    if (s->type == DT_BF16) memcpy(out, head, (size_t)s->size * sizeof *out);
+    for (int32_t c = 0; s->type == DT_E4M3 && c < s->size; c++) out[c] = bf16_of_e4m3(((const e4m3 *)head)[c]);
+}
+
 static void copy_kv_row(const kv_store *s, int32_t pos, bf16 *out) {
-    size_t n = (size_t)s->size;
     for (int32_t g = 0; g < s->heads; g++) {
         int64_t at = kv_offset(s, g, pos, 0);
-        memcpy(out + (size_t)g * n, s->k + at, n * sizeof(bf16));
-        memcpy(out + (size_t)(s->heads + g) * n, s->v + at, n * sizeof(bf16));
+        copy_head(s, kv_at(s, s->k, at), out + g * s->size);
+        copy_head(s, kv_at(s, s->v, at), out + (s->heads + g) * s->size);
     }
 }
 

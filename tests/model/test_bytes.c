@@ -36,7 +36,7 @@ static void test_parts(void **state) {
     assert_int_equal(weight_bytes(&y->expert_gate[0]) + weight_bytes(&y->expert_up[0]) +
                          weight_bytes(&y->expert_down[0]),
                      5013504);
-    pass_bytes b = bytes_target_pass(&w->target, &w->target_weights, 10.0, CTX_4K);
+    pass_bytes b = bytes_target_pass(&w->target, &w->target_weights, 10.0, CTX_4K, DT_BF16);
     expect_gb(b.attention, 5.606, "attention");
     assert_int_equal(b.head, 2LL * 100352 * 3072);
     assert_int_equal(b.router, 47LL * 2 * 256 * 3072);
@@ -50,8 +50,8 @@ static void test_parts(void **state) {
 
 static void test_passes(void **state) {
     const world *w = *state;
-    pass_bytes plain = bytes_target_pass(&w->target, &w->target_weights, 10.0, CTX_4K);
-    pass_bytes eight = bytes_target_pass(&w->target, &w->target_weights, 46.9, CTX_4K);
+    pass_bytes plain = bytes_target_pass(&w->target, &w->target_weights, 10.0, CTX_4K, DT_BF16);
+    pass_bytes eight = bytes_target_pass(&w->target, &w->target_weights, 46.9, CTX_4K, DT_BF16);
     pass_bytes draft_pass = bytes_draft_pass(&w->draft, &w->draft_weights, &w->target_weights, CTX_4K);
     expect_gb(plain.total, 10.044, "plain step at 4k");
     expect_gb(eight.total, 18.738, "8 rows at U = 46.9");
@@ -63,14 +63,23 @@ static void test_passes(void **state) {
  * overflows. */
 static void test_context(void **state) {
     const world *w = *state;
-    pass_bytes b = bytes_target_pass(&w->target, &w->target_weights, 10.0, 100);
+    pass_bytes b = bytes_target_pass(&w->target, &w->target_weights, 10.0, 100, DT_BF16);
     assert_int_equal(b.kv_global, 49152LL * 100);
     assert_int_equal(b.kv_sliding, 147456LL * 100);
-    b = bytes_target_pass(&w->target, &w->target_weights, 10.0, 1048576);
+    b = bytes_target_pass(&w->target, &w->target_weights, 10.0, 1048576, DT_BF16);
     assert_int_equal(b.kv_global, 51539607552LL);
     assert_int_equal(b.kv_sliding, 147456LL * 512);
     assert_int_equal(bytes_draft_pass(&w->draft, &w->draft_weights, &w->target_weights, 1048576).kv_sliding, 12582912);
     assert_int_equal(bytes_draft_pass(&w->draft, &w->draft_weights, &w->target_weights, 10).kv_sliding, 245760);
+}
+
+static void test_fp8(void **state) {
+    const world *w = *state;
+    pass_bytes wide = bytes_target_pass(&w->target, &w->target_weights, 10.0, CTX_4K, DT_BF16);
+    pass_bytes half = bytes_target_pass(&w->target, &w->target_weights, 10.0, CTX_4K, DT_E4M3);
+    assert_int_equal(2 * half.kv_global, wide.kv_global);
+    assert_int_equal(2 * half.kv_sliding, wide.kv_sliding);
+    assert_int_equal(half.total, wide.total - half.kv_global - half.kv_sliding);
 }
 
 static void test_independent(void **state) {
@@ -103,6 +112,7 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_parts), cmocka_unit_test(test_passes),
-                                        cmocka_unit_test(test_context), cmocka_unit_test(test_independent) };
+                                        cmocka_unit_test(test_context), cmocka_unit_test(test_fp8),
+                                        cmocka_unit_test(test_independent) };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

@@ -1,7 +1,9 @@
 /* A prompt leaves the same bits whatever computes it: instruction set, lanes, rows per step. Logits of the last row,
- * keys and values of every layer, taps, the draft's context rows, and the block that the draft puts behind them. */
+ * keys and values of every layer, taps, the draft's context rows, and the block that the draft puts behind them. For
+ * each type of keys and values. */
 #include "tests/model/model_fixture.h"
 
+#include "engine/core/probe.h"
 #include "kernels/dispatch.h"
 
 enum { LANES = 3, PROPOSALS = 7 };
@@ -92,16 +94,42 @@ static void test_avx2(void **state) { check_isa(state, ISA_AVX2); }
 static void test_avx512(void **state) { check_isa(state, ISA_AVX512); }
 static void test_avx512bf16(void **state) { check_isa(state, ISA_AVX512BF16); }
 
+/* The head over all rows of a prompt: each row has the logits that a prompt which ends there has. */
+static void test_all_rows(void **state) {
+    world *w = *state;
+    probe *b;
+    MUST(probe_open(&b, w->p, e));
+    memory_poison(w->p);
+    steps_seek(w->p->steps, 0, 0, 0);
+    steps_set_pick(w->p->steps, &(pick_params){ .top_p = 1.0f });
+    int checked = 0;
+    for (int32_t at = 0, n; at < TOKENS[LONG]; at += n) {
+        n = TOKENS[LONG] - at < PREFILL_MAX ? TOKENS[LONG] - at : PREFILL_MAX;
+        view logits = probe_prefill(b, w->tokens + at, n);
+        for (length l = LONG; l < LENGTHS; l++) {
+            int32_t row = TOKENS[l] - 1 - at;
+            if (row < 0 || row >= n) continue;
+            check_logits(view_row(&logits, row), w->base[l].logits, 1, logits.cols, "all rows", "logits");
+            checked++;
+        }
+    }
+    assert_int_equal(checked, LENGTHS);
+    probe_close(b);
+}
+
 /* The base configuration: the pair's own steps, chunks of 32. */
-static int setup(void **state) {
+static int setup(void **state, kv_dtype kv) {
     world *w = xalloc(sizeof *w);
-    w->p = demo_open(TOKENS[LONG] + NODES_MAX);
+    w->p = demo_open_kv(TOKENS[LONG] + NODES_MAX, kv);
     w->tokens = demo_tokens(TOKENS[LONG]);
     w->trace = trace_new(w->p, TOKENS[LONG]);
     for (length n = LONG; n < LENGTHS; n++) w->base[n] = compute(w, w->p->steps, TOKENS[n], 32, n == LONG, "base");
     *state = w;
     return 0;
 }
+
+static int setup_bf16(void **state) { return setup(state, KV_BF16); }
+static int setup_fp8(void **state) { return setup(state, KV_FP8_E4M3); }
 
 static int teardown(void **state) {
     world *w = *state;
@@ -115,6 +143,8 @@ static int teardown(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_ref), cmocka_unit_test(test_avx2),
-                                        cmocka_unit_test(test_avx512), cmocka_unit_test(test_avx512bf16) };
-    return cmocka_run_group_tests(tests, setup, teardown);
+                                        cmocka_unit_test(test_avx512), cmocka_unit_test(test_avx512bf16),
+                                        cmocka_unit_test(test_all_rows) };
+    int failed = cmocka_run_group_tests_name("BF16 keys and values", tests, setup_bf16, teardown);
+    return failed + cmocka_run_group_tests_name("FP8 keys and values", tests, setup_fp8, teardown);
 }

@@ -14,14 +14,14 @@ static void test_s21(void **state) {
     draft_config d = s21_draft();
     static const int32_t CTX[] = { 1, 224, 225, 4096, 32768, 262144, MILLION };
     for (int i = 0; i < 7; i++) {
-        memplan p = memplan_make(&t, &d, CTX[i]);
+        memplan p = memplan_make(&t, &d, DT_BF16, CTX[i]);
         assert_int_equal(p.kv_global, 49152 * paged(CTX[i]));
         assert_int_equal(p.kv_sliding, 147456LL * kv_ring_slots(512, PREFILL_MAX));
         assert_int_equal(p.draft_kv, 24576LL * (kv_ring_slots(512, NODES_MAX) + NODES_MAX));
         assert_int_equal(p.taps, 36864LL * (512 + NODES_MAX));
         assert_int_equal(p.total, p.kv_global + p.kv_sliding + p.draft_kv + p.taps);
     }
-    memplan none = memplan_make(&t, NULL, 4096), both = memplan_make(&t, &d, 4096);
+    memplan none = memplan_make(&t, NULL, DT_BF16, 4096), both = memplan_make(&t, &d, DT_BF16, 4096);
     assert_int_equal(none.draft_kv + none.taps, 0);
     assert_int_equal(none.total, both.total - both.draft_kv - both.taps);
 }
@@ -37,7 +37,7 @@ static void test_rings(void **state) {
 static void test_demo(void **state) {
     (void)state;
     pair *p = demo_open(4096);
-    memplan m = memplan_make(&p->target.cfg, &p->draft.cfg, p->ctx);
+    memplan m = memplan_make(&p->target.cfg, &p->draft.cfg, DT_BF16, p->ctx);
     assert_int_equal(m.kv_global, 2 * 512 * paged(4096));
     assert_int_equal(m.kv_sliding, 6 * 512 * 384);
     assert_int_equal(m.draft_kv, 2 * 512 * (192 + NODES_MAX));
@@ -48,9 +48,27 @@ static void test_demo(void **state) {
     demo_close(p);
 }
 
+/* FP8 halves the target's keys and values and leaves the draft's side alone; the pair then holds what the plan says. */
+static void test_fp8(void **state) {
+    (void)state;
+    target_config t = s21_target();
+    draft_config d = s21_draft();
+    memplan wide = memplan_make(&t, &d, DT_BF16, 32768), half = memplan_make(&t, &d, DT_E4M3, 32768);
+    assert_int_equal(half.kv_global * 2, wide.kv_global);
+    assert_int_equal(half.kv_sliding * 2, wide.kv_sliding);
+    assert_int_equal(half.draft_kv, wide.draft_kv);
+    assert_int_equal(half.taps, wide.taps);
+    assert_true(memplan_largest_ctx(&t, &d, DT_E4M3, 2000000000) > memplan_largest_ctx(&t, &d, DT_BF16, 2000000000));
+    pair *p = demo_open_kv(4096, KV_FP8_E4M3);
+    memplan m = memplan_make(&p->target.cfg, &p->draft.cfg, DT_E4M3, p->ctx);
+    assert_int_equal(m.kv_global + m.kv_sliding, p->target.kv.bytes);
+    assert_int_equal(m.draft_kv, p->draft.bytes);
+    demo_close(p);
+}
+
 static int32_t choose(const target_config *t, const draft_config *d, int32_t wanted, int64_t bytes) {
     int32_t ctx = -1;
-    MUST(memplan_choose_ctx(t, d, wanted, bytes, &ctx, e));
+    MUST(memplan_choose_ctx(t, d, DT_BF16, wanted, bytes, &ctx, e));
     return ctx;
 }
 
@@ -61,22 +79,22 @@ static void test_largest(void **state) {
     draft_config d = s21_draft();
     for (int64_t gb = 1; gb < 60; gb += 3) {
         int64_t bytes = gb * 1000000000;
-        int32_t ctx = memplan_largest_ctx(&t, &d, bytes);
-        assert_true(memplan_make(&t, &d, ctx).total <= bytes);
-        if (ctx < MILLION) assert_true(memplan_make(&t, &d, ctx + 1).total > bytes);
+        int32_t ctx = memplan_largest_ctx(&t, &d, DT_BF16, bytes);
+        assert_true(memplan_make(&t, &d, DT_BF16, ctx).total <= bytes);
+        if (ctx < MILLION) assert_true(memplan_make(&t, &d, DT_BF16, ctx + 1).total > bytes);
         assert_int_equal(choose(&t, &d, 0, bytes), ctx);
         assert_int_equal(choose(&t, &d, ctx, bytes), ctx);
         assert_int_equal(choose(&t, &d, 1, bytes), 1);
     }
-    assert_int_equal(memplan_largest_ctx(&t, &d, INT64_MAX), MILLION);
-    assert_int_equal(memplan_largest_ctx(&t, &d, 1000), 0);
+    assert_int_equal(memplan_largest_ctx(&t, &d, DT_BF16, INT64_MAX), MILLION);
+    assert_int_equal(memplan_largest_ctx(&t, &d, DT_BF16, 1000), 0);
 }
 
 static void expect_refused(const target_config *t, int32_t wanted, int64_t bytes, status code, const char *part) {
     draft_config d = s21_draft();
     err e = { 0 };
     int32_t ctx = -7;
-    assert_int_equal(memplan_choose_ctx(t, &d, wanted, bytes, &ctx, &e), code);
+    assert_int_equal(memplan_choose_ctx(t, &d, DT_BF16, wanted, bytes, &ctx, &e), code);
     assert_int_equal(ctx, -7);
     if (!strstr(e.text, part)) fail_msg("expected \"%s\" in: %s", part, e.text);
 }
@@ -86,7 +104,7 @@ static void test_refused(void **state) {
     target_config t = s21_target();
     draft_config d = s21_draft();
     char largest[64];
-    int32_t fits = memplan_largest_ctx(&t, &d, 2000000000);
+    int32_t fits = memplan_largest_ctx(&t, &d, DT_BF16, 2000000000);
     snprintf(largest, sizeof largest, "the largest context that fits is %d", fits);
     expect_refused(&t, MILLION + 1, INT64_MAX, ERR_MODEL, "1048577");
     expect_refused(&t, MILLION, 2000000000, ERR_MEMORY, largest);
@@ -111,8 +129,8 @@ static void test_million(void **state) {
                      (((int64_t)INT32_MAX * 8 + 7) * KV_PAGE + last % KV_PAGE) * 128);
     free(pages);
     target_config t = s21_target();
-    assert_true(memplan_make(&t, NULL, MILLION).kv_global > (int64_t)51 * 1000000000);
-    assert_true(target_kv_bytes(&t, MILLION, 0) > (size_t)51 * 1000000000);
+    assert_true(memplan_make(&t, NULL, DT_BF16, MILLION).kv_global > (int64_t)51 * 1000000000);
+    assert_true(target_kv_bytes(&t, MILLION, 0, DT_BF16) > (size_t)51 * 1000000000);
 }
 
 static void test_available(void **state) {
@@ -121,9 +139,9 @@ static void test_available(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_s21),      cmocka_unit_test(test_rings),
-                                        cmocka_unit_test(test_demo),     cmocka_unit_test(test_largest),
-                                        cmocka_unit_test(test_refused),  cmocka_unit_test(test_million),
-                                        cmocka_unit_test(test_available) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_s21),     cmocka_unit_test(test_rings),
+                                        cmocka_unit_test(test_demo),    cmocka_unit_test(test_largest),
+                                        cmocka_unit_test(test_refused), cmocka_unit_test(test_million),
+                                        cmocka_unit_test(test_fp8),     cmocka_unit_test(test_available) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -155,7 +155,7 @@ static const char *nested(char member) {
     case 'v': return "ppiii";
     case 'l': return "ppi";
     case 'w': return "ppiii";
-    case 's': return "pppiiiip";
+    case 's': return "pppiiiiip";
     default: return NULL;
     }
 }
@@ -420,7 +420,7 @@ static void test_plan_bytes(void **state) {
     const pair *p = ((world *)*state)->p;
     int64_t plain = plan_weight_bytes(step_plan(steps_get(p->steps, find_step(p->steps, "plain-1"))));
     int64_t round = plan_weight_bytes(step_plan(steps_get(p->steps, find_step(p->steps, "round-8"))));
-    pass_bytes big = bytes_target_pass(&p->target.cfg, &p->target.w, p->target.cfg.experts, 0);
+    pass_bytes big = bytes_target_pass(&p->target.cfg, &p->target.w, p->target.cfg.experts, 0, DT_BF16);
     pass_bytes small = bytes_draft_pass(&p->draft.cfg, &p->draft.w, &p->target.w, 0);
     assert_int_equal(big.kv_global + big.kv_sliding, 0);
     assert_int_equal(plain, big.total);

@@ -1,6 +1,7 @@
 /* Rounds are plain decoding, bit for bit. Whatever is proposed and however much of it is accepted, the tokens, keys and
  * values, taps and context rows of committed positions are those of plain steps, and a rejected row leaves nothing
- * behind. Prompts end where rings (window 128), pages and attention blocks (256) begin. */
+ * behind. Prompts end where rings (window 128), pages and attention blocks (256) begin. For each type of keys and
+ * values. */
 #include "tests/model/model_fixture.h"
 
 #include <math.h>
@@ -295,8 +296,8 @@ static void permit_rows(const pair *p, buf *image, const kv_store *s, int32_t fr
     for (int32_t pos = from; pos < to; pos++)
         for (int32_t g = 0; g < s->heads; g++) {
             int64_t at = kv_offset(s, g, pos, from);
-            permit(p, image, s->k + at, (size_t)s->size * sizeof(bf16));
-            permit(p, image, s->v + at, (size_t)s->size * sizeof(bf16));
+            permit(p, image, kv_at(s, s->k, at), (size_t)kv_bytes(s, s->size));
+            permit(p, image, kv_at(s, s->v, at), (size_t)kv_bytes(s, s->size));
         }
 }
 
@@ -341,16 +342,19 @@ static void test_no_trace(void **state) {
     buf_free(&before);
 }
 
-static int setup(void **state) {
+static int setup(void **state, kv_dtype kv) {
     world *w = xalloc(sizeof *w);
     int32_t most = PROMPTS[N_PROMPTS - 1];
-    w->p = demo_open(most + NEW + NODES_MAX);
+    w->p = demo_open_kv(most + NEW + NODES_MAX, kv);
     w->s = w->p->steps;
     w->tokens = demo_tokens(most);
     w->trace = trace_new(w->p, most + NEW);
     *state = w;
     return 0;
 }
+
+static int setup_bf16(void **state) { return setup(state, KV_BF16); }
+static int setup_fp8(void **state) { return setup(state, KV_FP8_E4M3); }
 
 static int teardown(void **state) {
     world *w = *state;
@@ -367,5 +371,6 @@ int main(void) {
                                         cmocka_unit_test(test_penalties),     cmocka_unit_test(test_logprobs),
                                         cmocka_unit_test(test_mixture),       cmocka_unit_test(test_draft_rounds),
                                         cmocka_unit_test(test_subset),        cmocka_unit_test(test_no_trace) };
-    return cmocka_run_group_tests(tests, setup, teardown);
+    int failed = cmocka_run_group_tests_name("BF16 keys and values", tests, setup_bf16, teardown);
+    return failed + cmocka_run_group_tests_name("FP8 keys and values", tests, setup_fp8, teardown);
 }

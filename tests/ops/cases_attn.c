@@ -4,39 +4,50 @@
 
 #include <math.h>
 
-enum { STREAM_K = 20, STREAM_V = 21, NAN_BF16 = 0x7FC0 };
+enum { STREAM_K = 20, STREAM_V = 21, STREAM_CODE = 22 };
 
 /* --- stores --- */
 
-static int64_t store_elements(const kv_store *s, int32_t rows) { return (int64_t)s->heads * s->size * rows; }
-
-/* A store for indices below `high`; pages lie in a mixed order. Nobody has written it: NaN, which no row may notice. */
-static kv_store take_store(tcase *t, block_kind use, kv_kind kind, int32_t heads, int32_t size, int32_t slots,
-                           int32_t high) {
-    kv_store s = { .heads = heads, .size = size, .kind = kind, .slots = kind == KV_PAGES ? 0 : slots };
-    int32_t rows = slots;
-    if (kind == KV_PAGES) {
+/* Memory for a store that is described but for it, with indices below `high`; pages lie in a mixed order. Nobody has
+ * written it: NaN in both types, which no row may notice. */
+static void take_store(tcase *t, block_kind use, kv_store *s, int32_t high) {
+    int32_t rows = s->slots;
+    if (s->kind == KV_PAGES) {
         int32_t n = (high + KV_PAGE - 1) / KV_PAGE + 1;
         int32_t *pages = t_block(t, BLOCK_INPUT, (size_t)n * sizeof *pages, DT_I32, 0);
         for (int32_t i = 0; i < n; i++) pages[i] = i % 2 ? i - 1 : i + 1 < n ? i + 1 : i;
-        s.pages = pages;
+        s->pages = pages;
+        s->slots = 0;
         rows = n * KV_PAGE;
     }
-    int64_t elements = store_elements(&s, rows);
-    s.bytes = elements * (int64_t)sizeof(bf16);
-    s.k = t_block(t, use, (size_t)s.bytes, DT_BF16, 0);
-    s.v = t_block(t, use, (size_t)s.bytes, DT_BF16, 0);
-    for (int64_t i = 0; i < elements; i++) s.k[i] = s.v[i] = NAN_BF16;
-    return s;
+    s->bytes = kv_bytes(s, (int64_t)s->heads * s->size * rows);
+    s->k = t_block(t, use, (size_t)s->bytes, s->type, 0);
+    s->v = t_block(t, use, (size_t)s->bytes, s->type, 0);
+    memset(s->k, 0xFF, (size_t)s->bytes);
+    memset(s->v, 0xFF, (size_t)s->bytes);
 }
 
-/* Key and value of row `id` of the sequence to the place of `index`. */
+/* Any code, those of NaN in the first column of a few rows only. */
+static e4m3 any_code(int64_t row, int64_t col) {
+    if (col == 0 && row % 64 == 5) return row % 128 == 5 ? 0x7F : 0xFF;
+    e4m3 c = (e4m3)((t_value(STREAM_CODE, row, col) + 1.0f) * 127.99f);
+    return c % 128 == 127 ? c - 1 : c;
+}
+
+/* Key and value of row `id` of the sequence to the place of `index`. Values of an E4M3 store are of every size. */
 static void put_row(const kv_store *s, int32_t index, int32_t base, int32_t id) {
     for (int32_t g = 0; g < s->heads; g++) {
         int64_t at = kv_offset(s, g, index, base);
+        void *k = kv_at(s, s->k, at), *v = kv_at(s, s->v, at);
         for (int32_t c = 0; c < s->size; c++) {
-            s->k[at + c] = bf16_of_f32(t_value(STREAM_K, id, g * 1000 + c) * 2.0f);
-            s->v[at + c] = bf16_of_f32(t_value(STREAM_V, id, g * 1000 + c));
+            float key = t_value(STREAM_K, id, g * 1000 + c) * 2.0f;
+            if (s->type == DT_E4M3) {
+                ((e4m3 *)k)[c] = e4m3_of_f32(key);
+                ((e4m3 *)v)[c] = any_code(id, g * 1000 + c);
+            } else {
+                ((bf16 *)k)[c] = bf16_of_f32(key);
+                ((bf16 *)v)[c] = bf16_of_f32(t_value(STREAM_V, id, g * 1000 + c));
+            }
         }
     }
 }
@@ -44,10 +55,32 @@ static void put_row(const kv_store *s, int32_t index, int32_t base, int32_t id) 
 /* --- qkv_store --- */
 
 typedef struct qkv_shape {
+    dtype type;
     int32_t heads, groups, size, half, base, slots;
     kv_kind kind;
-    int32_t spare; /* columns behind the heads */
+    int32_t spare;    /* columns behind the heads */
+    bool odd_numbers; /* values where rounding and saturation decide */
 } qkv_shape;
+
+/* Halfway between two codes, or the number next to that; at the end what has no code. */
+static float odd_number(int64_t i) {
+    static const float FAR[] = { INFINITY, -INFINITY, NAN, 464.0f, 480.0f, -1e30f, 1e-30f, -1e-30f, -0.0f, 1e-42f };
+    enum { CODES = 126, N_FAR = sizeof FAR / sizeof *FAR };
+    i %= 6 * CODES + N_FAR;
+    if (i >= 6 * CODES) return FAR[i - 6 * CODES];
+    e4m3 code = (e4m3)(i / 6);
+    float middle = (f32_of_e4m3(code) + f32_of_e4m3(code + 1)) * 0.5f;
+    middle = f32_of_bits(bits_of_f32(middle) + (uint32_t)(i / 2 % 3) - 1);
+    return i % 2 ? -middle : middle;
+}
+
+static void fill_odd(tcase *t, const qkv_store_args *a) {
+    int32_t size = a->kv.size, values = a->kv.heads * size;
+    for (int32_t i = 0; i < t->n; i++) {
+        float *v = (float *)view_row(&a->qkv, i) + (a->heads + a->kv.heads) * size;
+        for (int32_t c = 0; c < values; c++) v[c] = odd_number((int64_t)t_row(t, i) * values + c);
+    }
+}
 
 static void fill_qkv(tcase *t, qkv_store_args *a) {
     for (int32_t i = 0; i < t->n; i++) {
@@ -58,20 +91,21 @@ static void fill_qkv(tcase *t, qkv_store_args *a) {
 }
 
 static void name_qkv_results(tcase *t, const qkv_store_args *a) {
-    size_t head = (size_t)a->kv.size * sizeof(bf16);
+    size_t head = (size_t)kv_bytes(&a->kv, a->kv.size);
     for (int32_t i = 0; i < t->n; i++) {
         t_result_row(t, i, &a->q, i);
         for (int32_t g = 0; g < a->kv.heads; g++) {
             int64_t at = kv_offset(&a->kv, g, a->rows->base + i, a->rows->base);
-            t_result(t, i, a->kv.k + at, head);
-            t_result(t, i, a->kv.v + at, head);
+            t_result(t, i, kv_at(&a->kv, a->kv.k, at), head);
+            t_result(t, i, kv_at(&a->kv, a->kv.v, at), head);
         }
     }
 }
 
 static void build_qkv(tcase *t, const void *shape) {
     const qkv_shape *s = shape;
-    int32_t slots = s->slots ? s->slots : t->rows + 1;
+    kv_store kv = { .kind = s->kind, .type = s->type, .heads = s->groups, .size = s->size };
+    kv.slots = s->slots ? s->slots : t->rows + 1;
     qkv_store_args *a = (qkv_store_args *)t->args;
     *a = (qkv_store_args){
         .qkv = t_view(t, BLOCK_INPUT, t->n + 1, (s->heads + 2 * s->groups) * s->size + s->spare, DT_F32, 0),
@@ -82,16 +116,19 @@ static void build_qkv(tcase *t, const void *shape) {
         .k_norm = t_norm_weight(t, 5, s->size),
         .eps = 1e-6f,
         .heads = s->heads,
-        .kv = take_store(t, BLOCK_STATE, s->kind, s->groups, s->size, slots, s->base + t->rows),
+        .kv = kv,
         .rows = t_rows(t, s->base, TREE_CHAIN, 10),
     };
+    take_store(t, BLOCK_STATE, &a->kv, s->base + t->rows);
     fill_qkv(t, a);
+    if (s->odd_numbers) fill_odd(t, a);
     name_qkv_results(t, a);
 }
 
 /* --- attn --- */
 
 typedef struct attn_shape {
+    dtype type;
     int32_t heads, groups, size, window, base;
     kv_kind kind;
     tree_kind tree;
@@ -117,20 +154,27 @@ static void build_attn(tcase *t, const void *shape) {
     const attn_shape *s = shape;
     const row_set *whole = t_whole_rows(t, s->base, s->tree);
     row_set *rows = t_rows(t, s->base, s->tree, 10);
-    int32_t width = s->heads * s->size, slots = kv_ring_slots(s->window ? s->window : s->base + 1, t->rows + 1);
+    int32_t width = s->heads * s->size;
+    kv_store past = { .kind = s->kind, .type = s->type, .heads = s->groups, .size = s->size }, block = past;
+    past.slots = kv_ring_slots(s->window ? s->window : s->base + 1, t->rows + 1);
+    block.kind = KV_BLOCK, block.slots = t->n + 1;
     attn_args *a = (attn_args *)t->args;
     *a = (attn_args){
         .q = t_view(t, BLOCK_INPUT, t->n + 1, width, DT_BF16, 1),
         .gate = t_view(t, BLOCK_INPUT, t->n + 1, s->per_element ? width : s->heads, DT_F32, 3),
         .y = t_output(t, t->n, width, DT_BF16),
-        .past = take_store(t, BLOCK_INPUT, s->kind, s->groups, s->size, slots, s->base + t->rows),
+        .past = past,
         .heads = s->heads,
         .window = s->window,
         .scale = 1.0f / sqrtf((float)s->size),
         .rows_max = t->n + 1,
         .rows = rows,
     };
-    if (s->block) a->block = take_store(t, BLOCK_INPUT, KV_BLOCK, s->groups, s->size, t->n + 1, 0);
+    take_store(t, BLOCK_INPUT, &a->past, s->base + t->rows);
+    if (s->block) {
+        a->block = block;
+        take_store(t, BLOCK_INPUT, &a->block, 0);
+    }
     fill_keys(t, s, a, whole);
     for (int32_t i = 0; i < t->n; i++) {
         t_fill(&a->q, i, 1, t_row(t, i), 2.0f);
@@ -142,6 +186,7 @@ static void build_attn(tcase *t, const void *shape) {
 /* --- kv_move --- */
 
 typedef struct move_shape {
+    dtype type;
     int32_t base, n_accepted, accepted[6];
     bool taps;
 } move_shape;
@@ -155,7 +200,9 @@ static void build_move(tcase *t, const void *shape) {
     memcpy(p->st.accepted, s->accepted, sizeof s->accepted);
     kv_store *stores = arena_alloc(t->mem, STORES * sizeof *stores);
     for (int i = 0; i < STORES; i++) {
-        stores[i] = take_store(t, BLOCK_STATE, i == 1 ? KV_PAGES : KV_RING, i + 1, SIZE, SLOTS + i, s->base + 16);
+        stores[i] = (kv_store){ .kind = i == 1 ? KV_PAGES : KV_RING, .type = s->type, .heads = i + 1, .size = SIZE };
+        stores[i].slots = SLOTS + i;
+        take_store(t, BLOCK_STATE, &stores[i], s->base + 16);
         for (int32_t d = -4; d < 16; d++) put_row(&stores[i], s->base + d, s->base, 100 * i + d);
     }
     kv_move_args *a = (kv_move_args *)t->args;
@@ -165,135 +212,54 @@ static void build_move(tcase *t, const void *shape) {
     for (int32_t r = 0; r < SLOTS; r++) t_fill(&a->taps, r, 9, r, 1.0f);
 }
 
+/* Every case on both types of store. The second and third argument are the members rows and wide of op_case. */
+#define ON_BOTH(op, text, n, chunk, builder, shape_type, ...)                                                          \
+    { .id = op,                                                                                                        \
+      .name = text,                                                                                                    \
+      .build = builder,                                                                                                \
+      .shape = &(shape_type){ DT_BF16, __VA_ARGS__ },                                                                  \
+      .rows = n,                                                                                                       \
+      .wide = chunk },                                                                                                 \
+    {                                                                                                                  \
+        .id = op, .name = text ", E4M3", .build = builder, .shape = &(shape_type){ DT_E4M3, __VA_ARGS__ }, .rows = n,  \
+        .wide = chunk                                                                                                  \
+    }
+#define QKV(text, n, chunk, ...) ON_BOTH(OP_QKV_STORE, text, n, chunk, build_qkv, qkv_shape, __VA_ARGS__)
+#define ATTN(text, n, chunk, ...) ON_BOTH(OP_ATTN, text, n, chunk, build_attn, attn_shape, __VA_ARGS__)
+#define MOVE(text, ...) ON_BOTH(OP_KV_MOVE, text, 8, false, build_move, move_shape, __VA_ARGS__)
+enum { USUAL = 0 };
+
 static const op_case CASES[] = {
-    { .id = OP_QKV_STORE,
-      .name = "ring",
-      .build = build_qkv,
-      .shape = &(qkv_shape){ 6, 2, 32, 16, 5, 64, KV_RING, 0 } },
-    { .id = OP_QKV_STORE,
-      .name = "ring wraps",
-      .build = build_qkv,
-      .shape = &(qkv_shape){ 2, 1, 64, 16, 126, 64, KV_RING, 2 } },
-    { .id = OP_QKV_STORE,
-      .name = "page border",
-      .build = build_qkv,
-      .shape = &(qkv_shape){ 4, 4, 16, 8, 250, 0, KV_PAGES, 5 },
-      .wide = true },
-    { .id = OP_QKV_STORE,
-      .name = "block",
-      .build = build_qkv,
-      .shape = &(qkv_shape){ 3, 1, 48, 24, 1000, 0, KV_BLOCK, 0 } },
-    { .id = OP_QKV_STORE,
-      .name = "odd head, part rotated",
-      .build = build_qkv,
-      .shape = &(qkv_shape){ 2, 1, 21, 7, 0, 40, KV_RING, 1 } },
-    { .id = OP_ATTN,
-      .name = "first rows",
-      .build = build_attn,
-      .shape = &(attn_shape){ 4, 2, 32, 0, 0, KV_PAGES, TREE_CHAIN, false, false },
-      .wide = true },
-    { .id = OP_ATTN,
-      .name = "page border",
-      .build = build_attn,
-      .shape = &(attn_shape){ 6, 2, 32, 0, 251, KV_PAGES, TREE_CHAIN, false, true } },
-    { .id = OP_ATTN,
-      .name = "two pages",
-      .build = build_attn,
-      .shape = &(attn_shape){ 2, 2, 64, 0, 517, KV_PAGES, TREE_CHAIN, false, false } },
-    { .id = OP_ATTN,
-      .name = "window",
-      .build = build_attn,
-      .shape = &(attn_shape){ 9, 1, 16, 20, 100, KV_RING, TREE_CHAIN, false, false } },
-    { .id = OP_ATTN,
-      .name = "window of 1",
-      .build = build_attn,
-      .shape = &(attn_shape){ 2, 1, 32, 1, 70, KV_RING, TREE_CHAIN, false, false } },
-    { .id = OP_ATTN,
-      .name = "window not yet full",
-      .build = build_attn,
-      .shape = &(attn_shape){ 2, 1, 32, 64, 58, KV_RING, TREE_CHAIN, false, false } },
-    { .id = OP_ATTN,
-      .name = "ring wraps",
-      .build = build_attn,
-      .shape = &(attn_shape){ 4, 2, 32, 60, 254, KV_RING, TREE_CHAIN, false, true },
-      .wide = true },
-    { .id = OP_ATTN,
-      .name = "draft block",
-      .build = build_attn,
-      .shape = &(attn_shape){ 4, 2, 32, 48, 250, KV_RING, TREE_CHAIN, true, false } },
-    { .id = OP_ATTN,
-      .name = "draft block at 0",
-      .build = build_attn,
-      .shape = &(attn_shape){ 4, 2, 32, 48, 0, KV_RING, TREE_CHAIN, true, false } },
-    { .id = OP_ATTN,
-      .name = "tree on pages",
-      .build = build_attn,
-      .shape = &(attn_shape){ 4, 2, 32, 0, 252, KV_PAGES, TREE_BINARY, false, false } },
-    { .id = OP_ATTN,
-      .name = "tree at 0",
-      .build = build_attn,
-      .shape = &(attn_shape){ 2, 1, 16, 0, 0, KV_PAGES, TREE_COMB, false, false } },
-    { .id = OP_ATTN,
-      .name = "tree in a ring",
-      .build = build_attn,
-      .shape = &(attn_shape){ 4, 1, 32, 40, 253, KV_RING, TREE_COMB, false, true } },
-    { .id = OP_ATTN,
-      .name = "tree deeper than window",
-      .build = build_attn,
-      .shape = &(attn_shape){ 2, 1, 32, 3, 90, KV_RING, TREE_COMB, false, false } },
-    { .id = OP_ATTN,
-      .name = "odd head",
-      .build = build_attn,
-      .shape = &(attn_shape){ 3, 1, 21, 0, 30, KV_PAGES, TREE_BINARY, false, true } },
-    { .id = OP_ATTN,
-      .name = "wide head",
-      .build = build_attn,
-      .shape = &(attn_shape){ 2, 1, 128, 0, 300, KV_PAGES, TREE_CHAIN, false, false },
-      .rows = 3 },
-    { .id = OP_ATTN,
-      .name = "many heads",
-      .build = build_attn,
-      .shape = &(attn_shape){ 40, 1, 16, 0, 20, KV_PAGES, TREE_CHAIN, false, false } },
-    { .id = OP_ATTN,
-      .name = "runs of 1 and 4",
-      .build = build_attn,
-      .shape = &(attn_shape){ 2, 1, 16, 0, 4094, KV_PAGES, TREE_CHAIN, false, false },
-      .rows = 4 },
-    { .id = OP_ATTN,
-      .name = "inside a run",
-      .build = build_attn,
-      .shape = &(attn_shape){ 2, 1, 16, 0, 5500, KV_PAGES, TREE_BINARY, false, false },
-      .rows = 6 },
-    { .id = OP_ATTN,
-      .name = "far window",
-      .build = build_attn,
-      .shape = &(attn_shape){ 2, 1, 16, 600, 70000, KV_RING, TREE_CHAIN, false, false },
-      .rows = 4 },
-    { .id = OP_KV_MOVE,
-      .name = "chain",
-      .build = build_move,
-      .shape = &(move_shape){ 30, 4, { 0, 1, 2, 3 }, true },
-      .rows = 8 },
-    { .id = OP_KV_MOVE,
-      .name = "sibling",
-      .build = build_move,
-      .shape = &(move_shape){ 30, 3, { 0, 2, 5 }, true },
-      .rows = 8 },
-    { .id = OP_KV_MOVE,
-      .name = "wraps",
-      .build = build_move,
-      .shape = &(move_shape){ 253, 5, { 0, 1, 4, 6, 9 }, true },
-      .rows = 8 },
-    { .id = OP_KV_MOVE,
-      .name = "no taps",
-      .build = build_move,
-      .shape = &(move_shape){ 254, 3, { 0, 3, 4 }, false },
-      .rows = 8 },
-    { .id = OP_KV_MOVE,
-      .name = "anchor alone",
-      .build = build_move,
-      .shape = &(move_shape){ 40, 1, { 0 }, true },
-      .rows = 8 },
+    QKV("ring", USUAL, false, 6, 2, 32, 16, 5, 64, KV_RING, 0, false),
+    QKV("ring wraps", USUAL, false, 2, 1, 64, 16, 126, 64, KV_RING, 2, false),
+    QKV("page border", USUAL, true, 4, 4, 16, 8, 250, 0, KV_PAGES, 5, false),
+    QKV("block", USUAL, false, 3, 1, 48, 24, 1000, 0, KV_BLOCK, 0, false),
+    QKV("odd head, part rotated", USUAL, false, 2, 1, 21, 7, 0, 40, KV_RING, 1, false),
+    QKV("odd numbers", USUAL, false, 1, 2, 32, 8, 3, 64, KV_RING, 0, true),
+    ATTN("first rows", USUAL, true, 4, 2, 32, 0, 0, KV_PAGES, TREE_CHAIN, false, false),
+    ATTN("page border", USUAL, false, 6, 2, 32, 0, 251, KV_PAGES, TREE_CHAIN, false, true),
+    ATTN("two pages", USUAL, false, 2, 2, 64, 0, 517, KV_PAGES, TREE_CHAIN, false, false),
+    ATTN("window", USUAL, false, 9, 1, 16, 20, 100, KV_RING, TREE_CHAIN, false, false),
+    ATTN("window of 1", USUAL, false, 2, 1, 32, 1, 70, KV_RING, TREE_CHAIN, false, false),
+    ATTN("window not yet full", USUAL, false, 2, 1, 32, 64, 58, KV_RING, TREE_CHAIN, false, false),
+    ATTN("ring wraps", USUAL, true, 4, 2, 32, 60, 254, KV_RING, TREE_CHAIN, false, true),
+    ATTN("draft block", USUAL, false, 4, 2, 32, 48, 250, KV_RING, TREE_CHAIN, true, false),
+    ATTN("draft block at 0", USUAL, false, 4, 2, 32, 48, 0, KV_RING, TREE_CHAIN, true, false),
+    ATTN("tree on pages", USUAL, false, 4, 2, 32, 0, 252, KV_PAGES, TREE_BINARY, false, false),
+    ATTN("tree at 0", USUAL, false, 2, 1, 16, 0, 0, KV_PAGES, TREE_COMB, false, false),
+    ATTN("tree in a ring", USUAL, false, 4, 1, 32, 40, 253, KV_RING, TREE_COMB, false, true),
+    ATTN("tree deeper than window", USUAL, false, 2, 1, 32, 3, 90, KV_RING, TREE_COMB, false, false),
+    ATTN("odd head", USUAL, false, 3, 1, 21, 0, 30, KV_PAGES, TREE_BINARY, false, true),
+    ATTN("wide head", 3, false, 2, 1, 128, 0, 300, KV_PAGES, TREE_CHAIN, false, false),
+    ATTN("many heads", USUAL, false, 40, 1, 16, 0, 20, KV_PAGES, TREE_CHAIN, false, false),
+    ATTN("runs of 1 and 4", 4, false, 2, 1, 16, 0, 4094, KV_PAGES, TREE_CHAIN, false, false),
+    ATTN("inside a run", 6, false, 2, 1, 16, 0, 5500, KV_PAGES, TREE_BINARY, false, false),
+    ATTN("far window", 4, false, 2, 1, 16, 600, 70000, KV_RING, TREE_CHAIN, false, false),
+    MOVE("chain", 30, 4, { 0, 1, 2, 3 }, true),
+    MOVE("sibling", 30, 3, { 0, 2, 5 }, true),
+    MOVE("wraps", 253, 5, { 0, 1, 4, 6, 9 }, true),
+    MOVE("no taps", 254, 3, { 0, 3, 4 }, false),
+    MOVE("anchor alone", 40, 1, { 0 }, true),
 };
 
 case_list cases_attn(void) { return (case_list){ CASES, sizeof CASES / sizeof *CASES }; }

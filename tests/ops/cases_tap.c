@@ -55,7 +55,12 @@ static void build_ctx(tcase *t, const void *shape) {
         .sin = t_view(t, BLOCK_INPUT, t->n + 1, s->half, DT_F32, 1),
         .k_norm = t_norm_weight(t, 4, s->size),
         .eps = 1e-6f,
-        .ring = { .slots = s->slots, .heads = s->groups, .size = s->size, .kind = KV_RING, .bytes = (int64_t)bytes },
+        .ring = { .slots = s->slots,
+                  .heads = s->groups,
+                  .size = s->size,
+                  .kind = KV_RING,
+                  .type = DT_BF16,
+                  .bytes = (int64_t)bytes },
         .rows = t_rows(t, s->base, TREE_CHAIN, 10),
     };
     a->ring.k = t_block(t, BLOCK_STATE, bytes, DT_BF16, 0);
@@ -66,8 +71,8 @@ static void build_ctx(tcase *t, const void *shape) {
         t_fill(&a->sin, i, 3, t_row(t, i), 1.0f);
         for (int32_t g = 0; g < s->groups; g++) {
             int64_t at = kv_offset(&a->ring, g, a->rows->pos[i], 0);
-            t_result(t, i, a->ring.k + at, head);
-            t_result(t, i, a->ring.v + at, head);
+            t_result(t, i, kv_at(&a->ring, a->ring.k, at), head);
+            t_result(t, i, kv_at(&a->ring, a->ring.v, at), head);
         }
     }
 }

@@ -131,6 +131,7 @@ static size_t differs(dtype type, const char *a, const char *b) {
         memcpy(&x, a, sizeof x), memcpy(&y, b, sizeof y);
         return x == y || ((x & 0x7FFF) > 0x7F80 && (y & 0x7FFF) > 0x7F80) ? 0 : sizeof x;
     }
+    if (type == DT_E4M3) return *a != *b && ((*a & 0x7F) != 0x7F || (*b & 0x7F) != 0x7F);
     return *a != *b;
 }
 

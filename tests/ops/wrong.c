@@ -1,6 +1,7 @@
 #include "tests/ops/wrong.h"
 
 #include "kernels/fmath.h"
+#include "kernels/kv_map.h"
 #include "kernels/ref/ref.h"
 
 #include <stdio.h>
@@ -94,6 +95,24 @@ static void attn_window_short(const void *args, const lane *ln) {
     ref_attn(&a, ln);
 }
 
+/* Rounded to BF16 first and from there to E4M3: off where the first rounding ends halfway between two codes. */
+static void qkv_store_rounded_twice(const void *args, const lane *ln) {
+    static bf16 keys[4096], values[4096];
+    const qkv_store_args *right = args;
+    qkv_store_args a = *right;
+    CHECK(a.kv.bytes <= 4096 && ln->n == 1);
+    a.kv.type = DT_BF16, a.kv.k = keys, a.kv.v = values;
+    ref_qkv_store(&a, ln);
+    for (int32_t r = 0; r < a.rows->n; r++)
+        for (int32_t g = 0; g < a.kv.heads; g++) {
+            int64_t at = kv_offset(&a.kv, g, a.rows->base + r, a.rows->base);
+            for (int32_t c = 0; c < a.kv.size; c++) {
+                ((e4m3 *)right->kv.k)[at + c] = e4m3_of_f32(f32_of_bf16(keys[at + c]));
+                ((e4m3 *)right->kv.v)[at + c] = e4m3_of_f32(f32_of_bf16(values[at + c]));
+            }
+        }
+}
+
 /* The routed sum and the shared part added to the residual one after the other: right but for a rounding. */
 static void moe_down_two_additions(const void *args, const lane *ln) {
     moe_down_args routed = *(const moe_down_args *)args, shared = routed;
@@ -140,6 +159,9 @@ static const struct {
     { linear_scratch, OP_LINEAR, "plain", "scratch behind the end", 1 },
     { attn_path_ignored, OP_ATTN, "tree on pages", "slots in place of the path", 1 },
     { attn_window_short, OP_ATTN, "window", "a window one too short", 1 },
+    { attn_path_ignored, OP_ATTN, "tree on pages, E4M3", "slots in place of the path", 1 },
+    { attn_window_short, OP_ATTN, "window, E4M3", "a window one too short", 1 },
+    { qkv_store_rounded_twice, OP_QKV_STORE, "ring, E4M3", "keys and values rounded twice", 1 },
     { moe_down_two_additions, OP_MOE_DOWN, "plain", "two additions in place of one", 1 },
     { pick_path_ignored, OP_PICK, "penalties on a tree", "slots in place of the path", 1 },
     { pick_path_empty, OP_PICK, "penalties on a tree", "the anchor's penalties for all rows", 1 },

@@ -144,6 +144,20 @@ static void test_large_offsets(void **state) {
     assert_true(kv_offset(&ring, 7, (1 << 20) + 5, 0) == (7LL * (1 << 20) + 5) * 4096);
 }
 
+/* Offsets are in elements, addresses in bytes. */
+static void test_addresses(void **state) {
+    (void)state;
+    static char memory[64];
+    kv_store s = store_of(KV_RING, 2);
+    s.type = DT_BF16;
+    assert_int_equal(kv_bytes(&s, 24), 48);
+    assert_ptr_equal(kv_at(&s, memory, 24), memory + 48);
+    s.type = DT_E4M3;
+    assert_int_equal(kv_bytes(&s, 24), 24);
+    assert_ptr_equal(kv_at(&s, memory, 24), memory + 24);
+    assert_true(kv_bytes(&s, (int64_t)3 << 31) == (int64_t)3 << 31);
+}
+
 /* --- paths --- */
 
 /* Every tree of up to six nodes: position base + d of a row is at its own ancestor of depth d. */
@@ -180,7 +194,8 @@ static void test_paths(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_first_seen), cmocka_unit_test(test_ring_size),     cmocka_unit_test(test_rewind),
-        cmocka_unit_test(test_places),     cmocka_unit_test(test_large_offsets), cmocka_unit_test(test_paths),
+        cmocka_unit_test(test_places),     cmocka_unit_test(test_large_offsets), cmocka_unit_test(test_addresses),
+        cmocka_unit_test(test_paths),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

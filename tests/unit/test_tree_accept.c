@@ -464,8 +464,8 @@ static void check_move(kv_store *s, view *taps, int32_t base, int32_t rows) {
     for (int32_t index = base - 3; index < base + rows; index++) {
         for (int32_t g = 0; g < HEADS; g++)
             for (int32_t c = 0; c < SIZE; c++) {
-                s->k[kv_offset(s, g, index, base) + c] = (bf16)(10 * index + g);
-                s->v[kv_offset(s, g, index, base) + c] = (bf16)(10 * index + g + 5);
+                ((bf16 *)s->k)[kv_offset(s, g, index, base) + c] = (bf16)(10 * index + g);
+                ((bf16 *)s->v)[kv_offset(s, g, index, base) + c] = (bf16)(10 * index + g + 5);
             }
         ((bf16 *)view_row(taps, index % taps->rows))[0] = (bf16)index;
     }
@@ -474,8 +474,8 @@ static void check_move(kv_store *s, view *taps, int32_t base, int32_t rows) {
         int32_t from = index < base ? index : base + p.st.accepted[index - base];
         for (int32_t g = 0; g < HEADS; g++)
             for (int32_t c = 0; c < SIZE; c++) {
-                assert_int_equal(s->k[kv_offset(s, g, index, base) + c], 10 * from + g);
-                assert_int_equal(s->v[kv_offset(s, g, index, base) + c], 10 * from + g + 5);
+                assert_int_equal(((bf16 *)s->k)[kv_offset(s, g, index, base) + c], 10 * from + g);
+                assert_int_equal(((bf16 *)s->v)[kv_offset(s, g, index, base) + c], 10 * from + g + 5);
             }
         assert_int_equal(((bf16 *)view_row(taps, index % taps->rows))[0], from);
     }
@@ -492,8 +492,8 @@ static void test_compaction(void **state) {
             p.st.move_base = base;
             p.st.n_accepted = PATHS[i][0];
             memcpy(p.st.accepted, &PATHS[i][1], 4 * sizeof(int32_t));
-            kv_store ring = { k, v, NULL, 13, 2, 2, KV_RING, 13 * 2 * 2 * (int64_t)sizeof(bf16) };
-            kv_store paged = { k, v, pages, 0, 2, 2, KV_PAGES, sizeof k };
+            kv_store ring = { k, v, NULL, 13, 2, 2, KV_RING, DT_BF16, 13 * 2 * 2 * (int64_t)sizeof(bf16) };
+            kv_store paged = { k, v, pages, 0, 2, 2, KV_PAGES, DT_BF16, sizeof k };
             check_move(&ring, &taps, base, 8);
             check_move(&paged, &taps, base, 8);
         }
