@@ -12,6 +12,9 @@
 #include "engine/engine.h"
 #include "engine/text/text.h"
 
+/* How the engine opens its look-up, and how many proposals it takes from it where there is no draft. */
+enum { LOOKUP_DEPTH = 15, LOOKUP_MIN_MATCH = 2 };
+
 typedef struct propose {
     steps *steps;
     const text_model *text;

@@ -1,0 +1,27 @@
+/* engine/cli/bench.h - the kinds of "skiff bench", and what they share. */
+#ifndef ENGINE_CLI_BENCH_H
+#define ENGINE_CLI_BENCH_H
+#include "engine/cli/model_opts.h"
+#include "engine/cli/prompts.h"
+
+typedef struct bench_opts {
+    model_opts m;
+    const char *prompts, *json, *plots; /* NULL: our own prompts, no file, no pictures */
+    int64_t limit, tokens, repeat;      /* tokens 0: as the kind of bench says */
+    double temp;
+    int64_t seed;
+    bool ignore_eos;
+} bench_opts;
+
+/* Opens the pair as the engine runs it and reads the prompts, at least one; each leaves room for two tokens. The caller
+ * closes both in any case. */
+status bench_open(const bench_opts *o, pair *p, prompt_set *ps, err *e);
+/* Real text of n tokens: the prompts one behind the other, from the one with number `first` on. */
+void bench_text(const prompt_set *ps, size_t first, int32_t *ids, int32_t n);
+/* Members of a JSON object that say where numbers come from: cpu, compiler, isa, threads. */
+void bench_machine(buf *out, const pair *p);
+
+/* Settings of speculation against plain decoding, by class of prompt; what passes cost. ERR_FAULT when two settings do
+ * not give the same tokens. */
+status bench_spec(const bench_opts *o, err *e);
+#endif
