@@ -29,14 +29,21 @@ static double time_draft(spec_bench *b, const int32_t *text, int32_t ctx, int32_
     return (double)(o->stamp[1] - o->stamp[0]);
 }
 
-/* Sizes take turns, and which one begins changes: what the machine does meanwhile hits all of them. */
+/* Which size is the k-th of turn i: as for settings, another begins each time and neighbours differ. */
+static int size_at(int i, int k) {
+    int step = 1 + i * 6 % COST_SIZES; /* odd, so that all sizes have their turn */
+    return (i + k * step) % COST_SIZES;
+}
+_Static_assert(COST_SIZES == 16, "a power of two: odd steps reach every size");
+
+/* Sizes take turns: what the machine does meanwhile hits all of them. */
 static void run_cost(spec_bench *b, spec_cost *c, const int32_t *text) {
     samples t[COST_SIZES] = { 0 };
     steps_prompt(b->pair.steps, &b->pick, text, (size_t)c->ctx);
     steps_catch_up(b->pair.steps);
     for (int i = -1; i < COST_TIMES; i++) { /* -1 warms up */
         for (int k = 0; k < COST_SIZES; k++) {
-            int at = (k + i + 1) % COST_SIZES, draft = at - COST_PASSES;
+            int at = size_at(i + 1, k), draft = at - COST_PASSES;
             if (draft >= 0 && (!b->pair.has_draft || spec_draft_rows[draft] >= b->pair.draft.cfg.block_size)) continue;
             double ns = draft >= 0 ? time_draft(b, text, c->ctx, spec_draft_rows[draft])
                                    : time_pass(b, text, c->ctx, spec_pass_rows[at]);
