@@ -155,9 +155,10 @@ lint: ## include directions, headers alone, forbidden words, clang-format, cppch
 .PHONY: test test-unit test-ops test-model test-e2e lint
 
 ## measuring, formatting, installing
-bench: all ## prefill, plain and speculative decoding of the demo mix; writes perf/results
+bench: all ## prefill, plain decoding, every way to speculate on the demo mix; writes perf/results
 	@mkdir -p perf/results
 	./skiff bench --prompts tests/prompts.jsonl --json perf/results/bench.json
+	./skiff bench spec --prompts tests/prompts.jsonl --json perf/results/spec.json --plots perf/results
 format: ## clang-format over all sources
 	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format -i
 install: all ## to $(prefix), below DESTDIR

@@ -11,7 +11,7 @@ enum {
     NODES_MAX = 32,    /* rows of the widest verify pass, anchor included */
     DEPTH_MAX = 31,    /* deepest node below the anchor */
     PREFILL_MAX = 256, /* rows of the largest prefill chunk */
-    STAMPS = 4,        /* start, draft done, verify done, end */
+    STAMPS = 4,        /* start, draft done (0: no part of the step), verify done, end */
     PICK_TOP_MAX = 20, /* alternatives that are told beside a choice */
     PICK_BIAS_MAX = 1024,
     CONF_CLASSES = 16, /* of a draft candidate's own probability, tree_conf() */

@@ -1,18 +1,32 @@
-/* engine/cli/bench.h - the measurements behind "skiff bench" that have files of their own. */
+/* engine/cli/bench.h - the kinds of "skiff bench", and what they share. */
 #ifndef ENGINE_CLI_BENCH_H
 #define ENGINE_CLI_BENCH_H
-#include "engine/core/pair.h"
+#include "engine/cli/model_opts.h"
+#include "engine/cli/prompts.h"
 
-typedef struct perplexity_options {
-    const char *file, *json; /* the text; where results also go, NULL: nowhere */
-    int64_t tokens;          /* at most so many of the text */
-    int64_t repeat;          /* runs of plain steps at each length */
-} perplexity_options;
+typedef struct bench_opts {
+    model_opts m;
+    const char *prompts, *json, *plots; /* NULL: our own prompts, no file, no pictures */
+    int64_t limit, tokens, repeat;      /* tokens 0: as the kind of bench says */
+    int64_t text_tokens;                /* perplexity: at most so many of the text */
+    double temp;
+    int64_t seed;
+    bool ignore_eos;
+    const char *text; /* perplexity: the file, NULL: none was named */
+} bench_opts;
 
+/* Opens the pair as the engine runs it and reads the prompts, at least one; each leaves room for two tokens. The caller
+ * closes both in any case. */
+status bench_open(const bench_opts *o, pair *p, prompt_set *ps, err *e);
+/* Real text of n tokens: the prompts one behind the other, from the one with number `first` on. */
+void bench_text(const prompt_set *ps, size_t first, int32_t *ids, int32_t n);
+/* Members of a JSON object that say where numbers come from: cpu, compiler, isa, threads. */
+void bench_machine(buf *out, const pair *p);
+
+/* Settings of speculation against plain decoding, by class of prompt; what passes cost. ERR_FAULT when two settings do
+ * not give the same tokens. */
+status bench_spec(const bench_opts *o, err *e);
 /* The same text read with both kinds of keys and values: mean negative log-likelihood per token, and the time of plain
  * steps in interleaved pairs. ERR_REQUEST when the text is too short or no UTF-8. */
-status bench_perplexity(const engine_options *opt, const perplexity_options *po, err *e);
-
-/* Appends "cpu", "compiler", "isa" and "threads" of a started pair as members of a JSON object, without braces. */
-void bench_machine_json(const pair *p, buf *out);
+status bench_perplexity(const bench_opts *o, err *e);
 #endif

@@ -180,7 +180,7 @@ static void put_place(const run *r, const place *l, buf *b) {
 static status write_json(const run *r, const char *path, err *e) {
     buf b = { 0 };
     buf_byte(&b, '{');
-    bench_machine_json(&r->side[0].p, &b);
+    bench_machine(&b, &r->side[0].p);
     buf_printf(&b, ",\"tokens\":%lld,\"windows\":%lld,\"window\":%d,\n", (long long)r->scored, (long long)r->windows,
                r->window);
     for (int k = 0; k < SIDES; k++)
@@ -234,21 +234,22 @@ static status read_text(run *r, const char *path, err *e) {
     return s == OK || s == ERR_IO ? s : err_wrap(e, "%s", path);
 }
 
-status bench_perplexity(const engine_options *opt, const perplexity_options *po, err *e) {
+status bench_perplexity(const bench_opts *o, err *e) {
+    engine_options opt = model_opts_engine(&o->m, 0);
     run r = { 0 };
     status s = OK;
-    for (int k = 0; s == OK && k < SIDES; k++) s = open_side(&r.side[k], (kv_dtype)k, opt, e);
-    if (s == OK) s = read_text(&r, po->file, e);
+    for (int k = 0; s == OK && k < SIDES; k++) s = open_side(&r.side[k], (kv_dtype)k, &opt, e);
+    if (s == OK) s = read_text(&r, o->text, e);
     if (s == OK) {
         r.window = r.side[0].p.ctx < WINDOW ? r.side[0].p.ctx : WINDOW;
         for (int k = 0; k < SIDES; k++) r.side[k].nll = xalloc((size_t)r.window * sizeof(double));
-        run_windows(&r, po->tokens);
+        run_windows(&r, o->text_tokens);
         if (r.scored == 0) s = err_set(e, ERR_REQUEST, "a context of %d tokens has none to score", r.window);
     }
     if (s == OK) {
-        run_steps(&r, po->repeat);
+        run_steps(&r, o->repeat);
         print_results(&r);
-        if (po->json) s = write_json(&r, po->json, e);
+        if (o->json) s = write_json(&r, o->json, e);
     }
     close_run(&r);
     return s;

@@ -1,10 +1,8 @@
-/* skiff bench: prefill, plain decoding and fixed-width speculation on the same tokens, in interleaved pairs; and the
- * measurements that a first word names. */
+/* skiff bench: prefill, plain decoding and fixed-width speculation on the same tokens, in interleaved pairs. What else
+ * can be measured has a word of its own. */
 #include "engine/cli/bench.h"
 #include "engine/cli/cmd.h"
-#include "engine/cli/model_opts.h"
 #include "engine/cli/progress.h"
-#include "engine/cli/prompts.h"
 #include "engine/cli/samples.h"
 #include "engine/base/clock.h"
 #include "engine/base/file.h"
@@ -14,24 +12,26 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-typedef struct bench_opts {
-    model_opts m;
-    const char *prompts, *json;
-    int64_t limit, tokens, repeat, text_tokens;
-} bench_opts;
-
 static const opt LIST[] = {
     { "prompts", .value = "FILE", OPT_TEXT_AT(bench_opts, prompts),
       .help = "prompts with classes, one JSON object a line; without it a few of our own" },
     { "limit", .preset = "60", OPT_INT_AT(bench_opts, limit, 1, 1000000),
       .help = "how many prompts of the file, spread evenly over it" },
-    { "predict", .brief = "n", .preset = "100", OPT_INT_AT(bench_opts, tokens, 2, 1000000),
-      .help = "tokens per answer" },
+    { "predict", .brief = "n", OPT_INT_AT(bench_opts, tokens, 2, 1000000),
+      .help = "tokens per answer; without it 100, with \"spec\" at most 200" },
     { "repeat", .preset = "3", OPT_INT_AT(bench_opts, repeat, 1, 1000),
       .help = "pairs per prompt; perplexity: runs of paired plain steps" },
     { "json", .value = "FILE", OPT_TEXT_AT(bench_opts, json), .help = "also write the results to this file" },
+    { .kind = OPT_HEADING, .help = "spec" },
+    { "plots", .value = "DIR", OPT_TEXT_AT(bench_opts, plots),
+      .help = "also write speed-width.svg and speed-context.svg into this folder" },
+    { "temp", .preset = "0", OPT_REAL_AT(bench_opts, temp, 0, 100), .help = "temperature; 0: greedy" },
+    { "seed", .preset = "0", OPT_INT_AT(bench_opts, seed, 0, INT64_MAX), .help = "seed of the sampling noise" },
+    { "ignore-eos", OPT_SET_AT(bench_opts, ignore_eos), .help = "end tokens do not end the answers" },
+    { .kind = OPT_HEADING, .help = "perplexity" },
     { "tokens", .preset = "100000", OPT_INT_AT(bench_opts, text_tokens, 1, INT32_MAX),
-      .help = "perplexity: tokens of the text, at most" },
+      .help = "tokens of the text, at most" },
+    { .kind = OPT_HEADING, .help = "Without a word" },
     SPEC_OPT_ROWS(bench_opts, m),
     MODEL_OPT_ROWS(bench_opts, m),
 };
@@ -39,11 +39,12 @@ static const opt LIST[] = {
 static const opts OPTS = {
     .command = "skiff bench",
     .about = "Decodes each prompt greedily, plainly and speculatively in turn, with equal tokens, and reports the "
-             "ratio of the "
-             "two times (above 1: speculation is faster) by class of prompt. Compare ratios, not milliseconds: "
-             "machines differ. \"perplexity FILE\" reads a text with BF16 and with FP8 keys and values and reports the "
-             "mean negative log-likelihood per token of both, and the time of plain steps on the same tokens.",
-    .rest = "[perplexity FILE]",
+             "ratio of the two times (above 1: speculation is faster) by class of prompt. \"spec\" does so for plain "
+             "decoding, chains, trees, looking up and the adaptive width, and measures what passes cost by rows and "
+             "context. \"perplexity FILE\" reads a text with BF16 and with FP8 keys and values and reports the mean "
+             "negative log-likelihood per token of both, and the time of plain steps on the same tokens. Compare "
+             "ratios, not milliseconds: machines differ.",
+    .rest = "[spec | perplexity FILE]",
     .rest_max = 2,
     .list = LIST,
     .n = sizeof LIST / sizeof *LIST,
@@ -145,9 +146,8 @@ static status run_pairs(pair *p, const prompt_set *ps, const bench_opts *o, int3
     return s;
 }
 
-/* The prompts one behind the other: real text of n tokens. */
-static void fill_text(const prompt_set *ps, int32_t *ids, int32_t n) {
-    size_t q = 0, at = 0;
+void bench_text(const prompt_set *ps, size_t first, int32_t *ids, int32_t n) {
+    size_t q = first % ps->n, at = 0;
     for (int32_t i = 0; i < n; i++) {
         while (at >= ps->at[q].ids.n) q = (q + 1) % ps->n, at = 0;
         ids[i] = ps->at[q].ids.ids[at++];
@@ -158,7 +158,7 @@ static void fill_text(const prompt_set *ps, int32_t *ids, int32_t n) {
 static void run_frontiers(pair *p, const prompt_set *ps, results *r) {
     static const int32_t AT[FRONTIERS] = { 64, 512, 1024, 2048, 4000 };
     int32_t *ids = xalloc((size_t)p->ctx * sizeof *ids);
-    fill_text(ps, ids, p->ctx);
+    bench_text(ps, 0, ids, p->ctx);
     for (int i = 0; i < FRONTIERS; i++) {
         frontier *f = &r->frontier[i];
         if (AT[i] + FRONTIER_STEPS >= p->ctx) continue;
@@ -176,7 +176,7 @@ static void run_frontiers(pair *p, const prompt_set *ps, results *r) {
 
 static void run_prefill(pair *p, const prompt_set *ps, const bench_opts *o, results *r) {
     int32_t ids[PREFILL_TOKENS], n = p->ctx - 1 < PREFILL_TOKENS ? p->ctx - 1 : PREFILL_TOKENS;
-    fill_text(ps, ids, n);
+    bench_text(ps, 0, ids, n);
     r->prefill_tokens = n;
     for (int64_t i = 0; i < 4 * o->repeat + 1; i++) {
         int64_t start = clock_ns();
@@ -236,8 +236,8 @@ static void cpu_name(buf *out) {
     buf_json_str(out, name);
 }
 
-void bench_machine_json(const pair *p, buf *out) {
-    buf_str(out, STR("\"cpu\":"));
+void bench_machine(buf *out, const pair *p) {
+    buf_printf(out, "\"cpu\":");
     cpu_name(out);
     buf_printf(out, ",\"compiler\":\"gcc %s\",\"isa\":\"%s\",\"threads\":%d", __VERSION__, isa_name(p->isa), p->lanes);
 }
@@ -245,7 +245,7 @@ void bench_machine_json(const pair *p, buf *out) {
 static status write_json(const pair *p, const results *r, int32_t k, int32_t tree, const char *path, err *e) {
     buf b = { 0 };
     buf_byte(&b, '{');
-    bench_machine_json(p, &b);
+    bench_machine(&b, p);
     buf_printf(&b,
                ",\"proposals\":%d,\"tree_nodes\":%d,\n\"prefill\":{\"tokens\":%d,\"ms_median\":%.4f,\"ms_min\":%.4f},"
                "\n\"plain_step\":[",
@@ -277,23 +277,29 @@ static status write_json(const pair *p, const results *r, int32_t k, int32_t tre
     return s;
 }
 
-static status bench_decoding(const bench_opts *o, err *e) {
+status bench_open(const bench_opts *o, pair *p, prompt_set *ps, err *e) {
+    engine_options eo = model_opts_engine(&o->m, 0);
+    TRY(pair_load(p, eo.target_dir, eo.draft_dir, true, NULL, NULL, e));
+    TRY(pair_start(p, &eo, e));
+    steps_set_lanes(p->steps, LANES_BEST); /* as the engine runs */
+    TRY(prompts_read(p, o->prompts, o->limit, ps, e));
+    if (ps->n == 0) return err_set(e, ERR_REQUEST, "%s: there are no prompts", o->prompts);
+    for (size_t i = 0; i < ps->n; i++)
+        if (ps->at[i].ids.n == 0 || ps->at[i].ids.n + 2 > (size_t)p->ctx)
+            return err_set(e, ERR_TOO_LONG, "prompt %zu has %zu tokens; the context is %d", i, ps->at[i].ids.n, p->ctx);
+    return OK;
+}
+
+static status bench(const bench_opts *o, err *e) {
     pair p = { 0 };
     prompt_set ps = { 0 };
     results r = { 0 };
-    engine_options eo = model_opts_engine(&o->m, 0);
-    status s = pair_load(&p, eo.target_dir, eo.draft_dir, true, NULL, NULL, e);
-    if (s == OK) s = pair_start(&p, &eo, e);
-    if (s == OK) steps_set_lanes(p.steps, LANES_BEST); /* as the engine runs */
-    if (s == OK) s = prompts_read(&p, o->prompts, o->limit, &ps, e);
+    status s = bench_open(o, &p, &ps, e);
     int32_t k = o->m.spec == SPEC_DEFAULT ? 7 : (int32_t)o->m.spec;
     if (s == OK && k > 0 && (!p.has_draft || k >= p.draft.cfg.block_size))
         s = err_set(e, ERR_USAGE, "%d proposals per round: %s", k,
                     p.has_draft ? "more than this draft offers"
                                 : "there is no draft; --spec-tokens 0 measures plain decoding");
-    for (size_t i = 0; s == OK && i < ps.n; i++)
-        if (ps.at[i].ids.n == 0 || ps.at[i].ids.n + 2 > (size_t)p.ctx)
-            s = err_set(e, ERR_TOO_LONG, "prompt %zu has %zu tokens; the context is %d", i, ps.at[i].ids.n, p.ctx);
     if (s == OK) run_prefill(&p, &ps, o, &r);
     if (s == OK) run_frontiers(&p, &ps, &r);
     if (s == OK) s = run_pairs(&p, &ps, o, k, &r, e);
@@ -312,14 +318,29 @@ static status bench_decoding(const bench_opts *o, err *e) {
     return s;
 }
 
-static status bench(const bench_opts *o, const opts_found *found, err *e) {
-    if (found->n_rest == 0) return bench_decoding(o, e);
-    if (strcmp(found->rest[0], "perplexity") == 0) {
-        if (found->n_rest != 2) return err_set(e, ERR_USAGE, "bench perplexity: expected a file with text");
-        engine_options eo = model_opts_engine(&o->m, 0);
-        return bench_perplexity(&eo, &(perplexity_options){ found->rest[1], o->json, o->text_tokens, o->repeat }, e);
+static status bench_default(const bench_opts *given, err *e) {
+    bench_opts o = *given;
+    if (!o.tokens) o.tokens = 100;
+    return bench(&o, e);
+}
+
+/* By the first word; the first row is what happens without one. */
+static const struct {
+    const char *word;
+    size_t words;
+    status (*run)(const bench_opts *o, err *e);
+} KINDS[] = { { "", 0, bench_default }, { "spec", 1, bench_spec }, { "perplexity", 2, bench_perplexity } };
+
+static status run(bench_opts *o, const opts_found *found, err *e) {
+    const char *word = found->n_rest ? found->rest[0] : "";
+    o->text = found->n_rest > 1 ? found->rest[1] : NULL;
+    for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++) {
+        if (strcmp(word, KINDS[i].word) != 0) continue;
+        if (found->n_rest == KINDS[i].words) return KINDS[i].run(o, e);
+        return err_set(e, ERR_USAGE, "bench %s: expected %s", word,
+                       KINDS[i].words == 2 ? "a file with text" : "nothing behind it");
     }
-    return err_set(e, ERR_USAGE, "bench %s: expected \"perplexity\" or nothing", found->rest[0]);
+    return err_set(e, ERR_USAGE, "bench %s: expected \"spec\", \"perplexity\" or no word", word);
 }
 
 int cmd_bench(int argc, char **argv) {
@@ -328,7 +349,7 @@ int cmd_bench(int argc, char **argv) {
     int code;
     if (!cmd_parse(&OPTS, argc, argv, &o, &found, &code)) return code;
     err e;
-    code = bench(&o, &found, &e) == OK ? 0 : cmd_fail(&e);
+    code = run(&o, &found, &e) == OK ? 0 : cmd_fail(&e);
     opts_found_deinit(&found);
     return code;
 }

@@ -9,12 +9,13 @@
 #include "engine/core/lookup.h"
 #include "engine/core/mailbox.h"
 #include "engine/core/pair.h"
+#include "engine/core/propose.h"
 #include "engine/core/selftest.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
 
-enum { LOOKUP_DEPTH = 15, LOOKUP_MIN_MATCH = 2, PREDICTION_MAX = 1 << 16, USUAL_WIDTH = 7 };
+enum { PREDICTION_MAX = 1 << 16, USUAL_WIDTH = 7 };
 
 struct engine {
     engine_options opt; /* strings are copies */

@@ -119,8 +119,7 @@ static void count(run *r, const step_out *out, int64_t ns) {
     gen_totals *t = &r->totals;
     t->steps++;
     t->decode_ns += ns;
-    int64_t propose = out->stamp[1] - out->stamp[0], verify = out->stamp[2] - out->stamp[1];
-    if (out->drafted == 0) propose = 0, verify = out->stamp[2] - out->stamp[0];
+    int64_t propose = step_draft_ns(out), verify = out->stamp[2] - out->stamp[0] - propose;
     t->draft_ns += propose;
     t->verify_ns += verify;
     t->rest_ns += ns - propose - verify;

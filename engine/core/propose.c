@@ -29,6 +29,9 @@ static void look_up(propose *p, int32_t depth) {
     m->n = 0;
     if (!p->lookup || depth == 0) return;
     lookup_propose(p->lookup, m);
+    p->first = m->n ? m->p[0] : 0.0f;
+    float trust = p->mode == SPEC_AUTO ? width_trust_in(p->width, p->first) : 1.0f;
+    for (int32_t i = 0; i < m->n; i++) m->p[i] *= trust;
     int32_t n = min_i32(m->n, depth);
     for (m->n = 0; m->n < n && m->p[m->n] >= p->min_p && !text_is_end(p->text, m->token[m->n]); m->n++) {}
 }
@@ -102,12 +105,11 @@ void propose_measured(propose *p, const step_out *o, int64_t ns, int64_t now) {
     int32_t verified, right;
     p->totals.by_reason[p->choice.why]++;
     p->totals.by_rows[o->rows]++;
-    if (o->drafted) {
-        count_nodes(p, o, &verified, &right);
-        if (verified) lookup_feedback(p->lookup, &p->match, verified, right);
-    }
+    count_nodes(p, o, &verified, &right);
+    if (verified) lookup_feedback(p->lookup, &p->match, verified, right);
     if (p->depth_max == 0) return;
-    width_time t = { .catch_up = p->caught_up_ns, .draft = o->stamp[1] - o->stamp[0], .now = now };
+    if (p->match.n) width_copied(p->width, p->first, verified > 0, right > 0);
+    width_time t = { .catch_up = p->caught_up_ns, .draft = step_draft_ns(o), .now = now };
     t.rest = ns - t.catch_up - t.draft;
     width_measured(p->width, o->base - o->n, &p->choice, o, &t);
 }

@@ -12,6 +12,9 @@
 #include "engine/engine.h"
 #include "engine/text/text.h"
 
+/* How the engine opens its look-up, and how many proposals it takes from it where there is no draft. */
+enum { LOOKUP_DEPTH = 15, LOOKUP_MIN_MATCH = 2 };
+
 typedef struct propose {
     steps *steps;
     const text_model *text;
@@ -23,6 +26,7 @@ typedef struct propose {
     float min_p;
 
     lookup_match match; /* what was looked up for the running step */
+    float first;        /* probability of its first token, as the look-up thinks */
     width_choice choice;
     float chain[DEPTH_MAX]; /* log-probabilities of the match */
     int64_t caught_up_ns;   /* of the running step: context rows that it had to project first */

@@ -64,6 +64,9 @@ int32_t steps_ctx_len(const steps *s); /* positions below which the draft's ring
 void steps_skip(steps *s, const int32_t *tokens, int32_t n);
 int32_t steps_len(const steps *s); /* committed positions; the anchor stands behind them */
 
+/* ns of the draft's part of a step: context rows, block, tree. */
+static inline int64_t step_draft_ns(const step_out *o) { return o->stamp[1] ? o->stamp[1] - o->stamp[0] : 0; }
+
 /* For tests, verify and bench. */
 enum { STEPS_COUNT = 1 + PREFILL_BUCKETS + ROUND_BUCKETS + CONTEXT_BUCKETS };
 step_params *steps_params(steps *s);

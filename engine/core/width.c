@@ -9,6 +9,9 @@ static const float HIT_FADE = 0.95f;            /* per candidate; text changes i
 static const float HIT_PRIOR = 0.5f;            /* candidates that are taken as having proved as right as hoped */
 static const float ROUND_WEIGHT = 1.0f / 6.0f, USUAL_WEIGHT = 1.0f / 6.0f;
 static const float RIGHT_MOST = 0.99f, RIGHT_LEAST = 0.005f;
+static const float COPY_MARGIN = 0.1f; /* tokens that a copy must promise above its price: only hopes are looked at */
+static const float TRUST_SURE = 0.7f, TRUST_PRIOR = 0.5f;
+static const float TRUST_FADE = 0.9f, TRUST_RETURN = 0.99f; /* per copy that was tried, and that was not */
 static const float MARGIN = 0.015f; /* drafting goes on and off this much above and below plain steps */
 /* Probes. */
 /* Share of the time, in proportion to what drafting could win at best (twice as fast: this share), and at most. */
@@ -134,6 +137,23 @@ static int32_t learn_nodes(width *w, const step_out *o) {
     return judged;
 }
 
+/* ---- trust in copies ---- */
+
+static width_trust *trust_of(width *w, float p0) { return &w->copied[p0 >= TRUST_SURE]; }
+
+float width_trust_in(const width *w, float p0) {
+    const width_trust *t = &w->copied[p0 >= TRUST_SURE];
+    float f = (t->hits + TRUST_PRIOR) / (t->hoped + TRUST_PRIOR);
+    return f * p0 > RIGHT_MOST ? RIGHT_MOST / p0 : f;
+}
+
+void width_copied(width *w, float p0, bool tried, bool right) {
+    width_trust *t = trust_of(w, p0);
+    float fade = tried ? TRUST_FADE : TRUST_RETURN;
+    t->hits *= fade, t->hoped *= fade;
+    if (tried) t->hits += right ? 1.0f : 0.0f, t->hoped += p0;
+}
+
 /* ---- what drafting brings ---- */
 
 /* Chances of the likeliest chain in this round; beyond the rows that were drafted, between the usual ones and these
@@ -205,11 +225,15 @@ void width_begin(width *w, bool sampled) {
     w->weight = 0.5f;
     w->first_look = true;
     w->probing = 0;
-    w->since_plain = 0;
     update_conf(w);
 }
 
 /* ---- choice ---- */
+
+static float probe_ns(const width *w, const width_input *in, int32_t k) {
+    int32_t t = tier_of(in->ctx);
+    return w->draft[t].ns[k] + w->verify[t].ns[2] - w->verify[t].ns[1] + w->ctx_row * (float)in->lag;
+}
 
 /* lambda, what rows cost, and whether drafting pays. */
 static void weigh(width *w, const width_input *in) {
@@ -217,9 +241,10 @@ static void weigh(width *w, const width_input *in) {
     tier_enter(w, t);
     const cost_curve *c = &w->verify[t];
     float plain = 1.0f / c->ns[1], drafted = 0.0f, late = w->ctx_row * (float)in->lag * CATCH_UP_SPREAD;
-    if (w->time[1] == 0.0f) { /* the first request */
+    if (w->draft_max && w->time[1] == 0.0f) { /* the first request */
         float s[DEPTH_MAX];
         w->lambda = plain;
+        w->credit = probe_ns(w, in, 1); /* for a first look */
         usual_chances(w, s);
         learn_rounds(w, in->ctx, s, 1.0f);
     }
@@ -240,7 +265,7 @@ static int32_t best_given(const width *w, const width_input *in, float *worth) {
     *worth = 0.0f;
     for (int32_t m = 1; m <= most; m++) {
         sum += in->p[m - 1];
-        float v = sum - (w->cost[m + 1] - w->cost[1]);
+        float v = sum - (w->cost[m + 1] - w->cost[1]) - COPY_MARGIN;
         if (v > *worth) *worth = v, best = m;
     }
     return best;
@@ -252,15 +277,10 @@ static int32_t most_nodes(const width *w, int32_t nodes) {
     return nodes;
 }
 
-static float probe_ns(const width *w, const width_input *in, int32_t k) {
-    int32_t t = tier_of(in->ctx);
-    return w->draft[t].ns[k] + w->verify[t].ns[2] - w->verify[t].ns[1] + w->ctx_row * (float)in->lag;
-}
-
 static bool probe_is_due(const width *w, const width_input *in) {
     if (!w->best) return false;
-    if (w->probing || w->first_look) return true;
-    return w->since_draft >= PROBE_GAP && w->credit >= probe_ns(w, in, w->best);
+    if (w->probing) return true;
+    return (w->first_look || w->since_draft >= PROBE_GAP) && w->credit >= probe_ns(w, in, w->best);
 }
 
 /* Of the time of steps, what probes may take. */
@@ -273,10 +293,13 @@ static float probe_share(const width *w, int32_t t) {
     return clamp(PROBE_SHARE * (most - 1.0f), 0.0f, PROBE_SHARE_MOST);
 }
 
-/* All is judged by plain steps: a few before anything else, and one now and then. */
+/* All is judged by plain steps: a few before anything else, more while they are few, and one now and then. */
 static bool plain_is_unknown(const width *w, int32_t ctx) {
     if (w->draft_max == 0) return false;
-    return w->verify[tier_of(ctx)].entry[1].n < COST_ENOUGH || (w->drafting && w->since_plain >= WIDTH_PLAIN_GAP);
+    if (w->plains < COST_ENOUGH) return true;
+    bool new_tier = w->verify[tier_of(ctx)].entry[1].n < COST_ENOUGH;
+    int32_t gap = w->plains < COST_SAMPLES ? w->plains : new_tier ? WIDTH_TIER_GAP : WIDTH_PLAIN_GAP;
+    return w->drafting && w->since_plain >= gap;
 }
 
 void width_choose(width *w, const width_input *in, width_choice *out) {
@@ -339,7 +362,7 @@ void width_measured(width *w, int32_t ctx, const width_choice *c, const step_out
         return;
     }
     w->since_draft += o->n;
-    if (o->rows == 1) w->since_plain = 0;
+    if (o->rows == 1) w->since_plain = 0, w->plains++;
     float saved = PROBE_SAVED * probe_ns(w, &(width_input){ .ctx = ctx, .lag = 128 }, w->best ? w->best : 1);
     w->credit += probe_share(w, t) * ns;
     if (w->credit > saved) w->credit = saved;

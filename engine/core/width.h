@@ -17,10 +17,11 @@
 #include "kernels/params.h"
 
 enum {
-    COST_SAMPLES = 15,   /* an entry is the median of so many last times */
-    COST_ENOUGH = 3,     /* fewer say nothing */
-    COST_TIERS = 12,     /* contexts of up to 1024 tokens, then doubling */
-    WIDTH_PLAIN_GAP = 64 /* drafted rounds until a plain step is measured again */
+    COST_SAMPLES = 15,    /* an entry is the median of so many last times */
+    COST_ENOUGH = 3,      /* fewer say nothing */
+    COST_TIERS = 12,      /* contexts of up to 1024 tokens, then doubling */
+    WIDTH_PLAIN_GAP = 64, /* drafted rounds until a plain step is measured again; fewer at first */
+    WIDTH_TIER_GAP = 8,   /* the same in contexts that are new */
 };
 
 /* Median of the last times of one kind of pass. */
@@ -45,6 +46,11 @@ typedef struct width_choice {
     spec_reason why;
 } width_choice;
 
+/* Fading sums of what proved right and of what was hoped for. */
+typedef struct width_trust {
+    float hits, hoped;
+} width_trust;
+
 typedef struct width {
     int32_t draft_max; /* 0: no draft */
     int32_t tiers;     /* the first so many have been entered */
@@ -53,6 +59,7 @@ typedef struct width {
     /* acceptance; [1]: sampled requests, whose drafts are right more rarely */
     float right[2][CONF_CLASSES];
     int kind;                 /* of the running request: 0 greedy, 1 sampled */
+    width_trust copied[2];    /* of looked-up chains that begin doubtfully, and surely */
     float hits, hoped;        /* fading sums of outcomes and of what `right` said about them */
     float conf[CONF_CLASSES]; /* for the tree: log of right, corrected by these two */
     float usual[DEPTH_MAX];   /* fading mean of the corrected share, by depth of the likeliest chain */
@@ -63,6 +70,7 @@ typedef struct width {
     float cost[NODES_MAX + 1];        /* lambda * C */
     bool drafting;                    /* it pays */
     float credit;                     /* ns that probes may take */
+    int32_t plains;                   /* plain steps that were measured */
     int32_t since_draft, since_plain; /* tokens since a drafted round; drafted rounds since a plain step */
     bool first_look;                  /* the request has not drafted yet */
     int32_t probing;                  /* probes in a row */
@@ -94,6 +102,14 @@ typedef struct width_time {
     int64_t catch_up, draft, rest, now;
 } width_time;
 void width_measured(width *w, int32_t ctx, const width_choice *c, const step_out *o, const width_time *t);
+
+/* What a looked-up chain whose first token is right with probability p0, as the look-up thinks, is really worth: a
+ * factor for all its probabilities, by how such chains have begun lately. */
+float width_trust_in(const width *w, float p0);
+/* Outcome of such a chain: tried, and then whether its first token was right. What is not tried is slowly believed
+ * again.
+ */
+void width_copied(width *w, float p0, bool tried, bool right);
 
 float width_verify_ns(const width *w, int32_t ctx, int32_t rows); /* C */
 float width_draft_ns(const width *w, int32_t ctx, int32_t rows);  /* D */

@@ -59,6 +59,7 @@ void ref_begin(const void *args, const lane *ln) {
     st->head_n = st->head_first = st->draft_head_n = st->draft_head_first = 0;
     out->n = out->rows = out->drafted = out->accepted = out->draft_depth = out->ctx_rows = 0;
     out->base = st->base;
+    memset(out->stamp, 0, sizeof out->stamp);
     switch (a->kind) {
     case STEP_PREFILL: begin_prefill(a->p, a->rows_max); break;
     case STEP_PLAIN:

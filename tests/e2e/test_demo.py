@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+import xml.etree.ElementTree
 
 SKIFF = os.path.abspath(sys.argv[1])
 PROMPT = "Write a Python function that reverses a list."
@@ -93,6 +94,33 @@ def commands():
         check(f"{command} --help", done.returncode == 0 and done.stdout.startswith(b"usage:") or b"skiff " + command.encode() in done.stdout, done)
 
 
+def bench_spec():
+    with tempfile.TemporaryDirectory() as tmp:
+        file = os.path.join(tmp, "spec.json")
+        done = skiff("bench", "spec", "--prompts", "tests/prompts.jsonl", "--limit", "3", "--predict", "12", "--repeat", "1",
+                     "--ignore-eos", "--ctx-size", "1200", "--json", file, "--plots", tmp, timeout=400)
+        check("bench spec", done.returncode == 0 and b"together" in done.stdout, (done.returncode, done.stderr, done.stdout))
+        results = json.load(open(file))
+        names = [s["name"] for s in results["settings"]]
+        check("bench spec: the settings", len(names) == 13 and {"plain", "chain 7", "tree 15", "auto lookup", "auto"} <= set(names), names)
+        classes = {c["class"]: [s["setting"] for s in c["settings"]] for c in results["classes"]}
+        check("bench spec: every setting in every class", len(classes) == 3 and all(c == names for c in classes.values()), classes)
+        empty = [(c["class"], s) for c in results["classes"] for s in c["settings"] if s["tokens_per_step"] < 1 or s["ratio_median"] <= 0
+                 or sum(s["by_rows"].values()) != s["steps"] or sum(s["reasons"].values()) != s["steps"]]
+        check("bench spec: every setting was measured", not empty, empty)
+        check("bench spec: cost by rows", [c["context"] for c in results["cost_by_rows"]] == [64, 1024, 1136]
+              and all(len(c["pass_us"]) == 10 and len(c["draft_us"]) == 6 for c in results["cost_by_rows"]), results["cost_by_rows"])
+        check("bench spec: speed by context", [c["context"] for c in results["speed_by_context"]] == [64, 512, 1024]
+              and all(c["pairs"] == 4 for c in results["speed_by_context"]), results["speed_by_context"])
+        for name in ("speed-width.svg", "speed-context.svg"):
+            root = xml.etree.ElementTree.parse(os.path.join(tmp, name)).getroot()
+            check(f"bench spec: {name} is a picture", root.tag.endswith("svg") and len(root) > 20, len(root))
+    sampled = skiff("bench", "spec", "--limit", "2", "--predict", "8", "--repeat", "1", "--temp", "1", "--seed", "3", "--ctx-size", "600", timeout=400)
+    check("bench spec: sampled, in a short context", sampled.returncode == 0 and b"behind 536 tokens" in sampled.stdout, (sampled.stderr, sampled.stdout))
+    alone = skiff("bench", "spec", "--model", "target/demo", "--ctx-size", "600", "--limit", "2", "--predict", "8", "--repeat", "1", timeout=400)
+    check("bench spec: without a draft", alone.returncode == 0 and b"auto lookup" in alone.stdout and b"chain" not in alone.stdout.split(b"class ")[0], (alone.stderr, alone.stdout))
+
+
 def isa_and_threads():
     want = answer("-n", "48", "--temp", "0", PROMPT)["tokens"]
     for isa in ("avx2", "avx512", "avx512bf16"):
@@ -122,6 +150,9 @@ def bad_input():
         (("bench", "nonsense"), 2, "nonsense"),
         (("bench", "perplexity"), 2, "file"),
         (("bench", "perplexity", "/nonexistent/text"), 1, "/nonexistent/text"),
+        (("bench", "spec", "x"), 2, "spec"),
+        (("bench", "spec", "--prompts", "tests/nowhere"), 1, "tests/nowhere"),
+        (("bench", "spec", "--ctx-size", "200", "--limit", "1", "--predict", "2", "--repeat", "1", "--plots", "tests/nowhere"), 1, "tests/nowhere"),
     ]
     for args, code, word in cases:
         done = skiff(*args)
@@ -382,7 +413,7 @@ def taken_port():
 
 
 def main():
-    for part in (commands, isa_and_threads, bad_input, damaged_models, interrupts, server, taken_port):
+    for part in (commands, bench_spec, isa_and_threads, bad_input, damaged_models, interrupts, server, taken_port):
         try:
             part()
         except Exception as why:  # one broken part must not hide the others
