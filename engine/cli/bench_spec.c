@@ -99,6 +99,7 @@ static status run(spec_bench *b, err *e) {
     spec_run_costs(b);
     TRY(spec_run_speeds(b, e));
     spec_run_control(b);
+    TRY(spec_run_turns(b, e));
     spec_print(b);
     if (b->o->json) TRY(spec_write_json(b, b->o->json, e));
     if (b->o->plots) TRY(spec_write_plots(b, b->o->plots, e));
@@ -114,6 +115,7 @@ status bench_spec(const bench_opts *o, err *e) {
         samples_free(&b->speed[i].adaptive);
         samples_free(&b->speed[i].ratio);
     }
+    spec_turn_free(&b->turn);
     spec_players_close(b);
     prompts_free(&b->prompts);
     pair_close(&b->pair);

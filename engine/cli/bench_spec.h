@@ -102,6 +102,16 @@ typedef struct spec_control {
     double step, round; /* of plain decoding; of steps with proposals. 0: there were none */
 } spec_control;
 
+/* Time to the first token of a turn that adds some tokens to a known conversation, ns. */
+typedef struct spec_turn {
+    int32_t known, added;                  /* tokens; known 0: the context is too short */
+    double cold;                           /* of the known part, when nothing is known */
+    samples extended;                      /* the live conversation goes on */
+    samples resumed;                       /* it is taken up from a checkpoint */
+    samples alone;                         /* only the added rows, nothing looked for or kept */
+    samples ratio_extended, ratio_resumed; /* over alone, by pair */
+} spec_turn;
+
 typedef struct spec_bench {
     const bench_opts *o;
     pair pair;
@@ -116,6 +126,7 @@ typedef struct spec_bench {
     spec_cost cost[COST_CONTEXTS];
     spec_speed speed[SPEED_CONTEXTS];
     spec_control control;
+    spec_turn turn;
 } spec_bench;
 
 /* ---- bench_spec_run.c ---- */
@@ -130,6 +141,11 @@ status spec_compare(const char *what, const spec_answer *plain, const spec_answe
 void spec_run_costs(spec_bench *b);
 status spec_run_speeds(spec_bench *b, err *e); /* samples end sorted */
 void spec_run_control(spec_bench *b);
+
+/* ---- bench_spec_turn.c ---- */
+/* Last of all: takes over the pair's pages. Samples end sorted. */
+status spec_run_turns(spec_bench *b, err *e);
+void spec_turn_free(spec_turn *r);
 
 /* ---- bench_spec_report.c: classes by number, -1 all together ---- */
 /* Of all pairs that have both times: ns of `over` divided by ns of `under`, sorted; the caller frees. */

@@ -140,6 +140,15 @@ static void put_costs(const spec_bench *b, buf *out) {
                c->look_up, c->choose, c->learn, c->step, c->round);
 }
 
+static void put_turn(const spec_turn *t, buf *out) {
+    buf_printf(out,
+               ",\n\"second_turn\":{\"known\":%d,\"added\":%d,\"cold_ms\":%.4f,\"alone_ms\":%.4f,\"extended_ms\":%.4f,"
+               "\"resumed_ms\":%.4f,\"extended_ratio\":%.4f,\"resumed_ratio\":%.4f}",
+               t->known, t->added, t->cold * 1e-6, samples_share(&t->alone, 0.5) * 1e-6,
+               samples_share(&t->extended, 0.5) * 1e-6, samples_share(&t->resumed, 0.5) * 1e-6,
+               samples_share(&t->ratio_extended, 0.5), samples_share(&t->ratio_resumed, 0.5));
+}
+
 status spec_write_json(const spec_bench *b, const char *path, err *e) {
     buf out = { 0 };
     buf_byte(&out, '{');
@@ -151,6 +160,7 @@ status spec_write_json(const spec_bench *b, const char *path, err *e) {
     put_settings(b, &out);
     put_classes(b, &out);
     put_costs(b, &out);
+    if (b->turn.known) put_turn(&b->turn, &out);
     buf_str(&out, STR("\n}\n"));
     status s = file_write_atomic(path, buf_view(&out), e);
     buf_free(&out);

@@ -150,6 +150,17 @@ static void print_control(const spec_control *c) {
     putchar('\n');
 }
 
+static void print_turn(const spec_turn *t) {
+    if (!t->known) return;
+    printf("\nfirst token of a turn that adds %d tokens to %d, ms, median (least)\n", t->added, t->known);
+    printf("  the new rows alone %.3f (%.3f); the conversation goes on %.3f (%.3f), %.3f times as long; it is taken up "
+           "again %.3f (%.3f), %.3f times; nothing known %.3f\n",
+           samples_share(&t->alone, 0.5) * 1e-6, samples_share(&t->alone, 0.0) * 1e-6,
+           samples_share(&t->extended, 0.5) * 1e-6, samples_share(&t->extended, 0.0) * 1e-6,
+           samples_share(&t->ratio_extended, 0.5), samples_share(&t->resumed, 0.5) * 1e-6,
+           samples_share(&t->resumed, 0.0) * 1e-6, samples_share(&t->ratio_resumed, 0.5), t->cold * 1e-6);
+}
+
 void spec_print(const spec_bench *b) {
     printf("%s, %d thread%s; %zu pairs of %zu prompts; equal tokens with every setting\n", isa_name(b->pair.isa),
            b->pair.lanes, b->pair.lanes == 1 ? "" : "s", b->n, b->prompts.n);
@@ -158,4 +169,5 @@ void spec_print(const spec_bench *b) {
     print_costs(b);
     print_speeds(b);
     print_control(&b->control);
+    print_turn(&b->turn);
 }

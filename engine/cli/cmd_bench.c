@@ -279,6 +279,7 @@ static status write_json(const pair *p, const results *r, int32_t k, int32_t tre
 
 status bench_open(const bench_opts *o, pair *p, prompt_set *ps, err *e) {
     engine_options eo = model_opts_engine(&o->m, 0);
+    eo.cache_tokens = CACHE_DEFAULT, eo.checkpoints = CACHE_DEFAULT;
     TRY(pair_load(p, eo.target_dir, eo.draft_dir, true, NULL, NULL, e));
     TRY(pair_start(p, &eo, e));
     steps_set_lanes(p->steps, LANES_BEST); /* as the engine runs */
