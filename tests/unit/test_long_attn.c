@@ -57,6 +57,13 @@ static void put_mark(world *w, int32_t page, int32_t slot, int32_t column, int32
     }
 }
 
+/* A row of the pass itself: as heavy as a mark, with values of its own. */
+static void put_new(world *w, int32_t page, int32_t slot, int32_t id, int32_t n) {
+    put_row(w, page, slot, id);
+    for (int32_t c = 0; c < SIZE; c++)
+        w->k[(page * KV_PAGE + slot) * SIZE + c] = bf16_of_f32(logf((float)n / MARKS) / SIZE);
+}
+
 static bf16 *row_of(const world *w, bf16 *rows, int32_t index) {
     return rows + (w->table[index / KV_PAGE] * KV_PAGE + index % KV_PAGE) * SIZE;
 }
@@ -83,7 +90,8 @@ static void cancel_last(world *w, int32_t base) {
 
 /* Positions 0 .. base + ROWS - 1, of which those from base on lie by index. */
 static void build(world *w, int32_t base) {
-    const int32_t mark[MARKS] = { 0,        1,        255,        256,        1023,       1024,     4095,    4096,
+    /* two in one run, behind others: sums of runs differ from the same sums without runs */
+    const int32_t mark[MARKS] = { 0,        255,      256,        1023,       1024,       1300,     4096,    4400,
                                   base / 4, base / 2, base - 300, base - 257, base - 256, base - 2, base - 1 };
     int32_t last = (base + ROWS - 1) / KV_PAGE, near = (base - 300) / KV_PAGE;
     for (int32_t i = 0; i < COMMON * KV_PAGE; i++) put_row(w, i / KV_PAGE, i % KV_PAGE, i);
@@ -102,6 +110,7 @@ static void build(world *w, int32_t base) {
         w->mark[m] = mark[m];
         if (mark[m] < base) put_mark(w, w->table[mark[m] / KV_PAGE], mark[m] % KV_PAGE, m, base);
     }
+    for (int32_t i = base; i < base + ROWS; i++) put_new(w, w->table[i / KV_PAGE], i % KV_PAGE, 2000000 + i, base);
     w->store = (kv_store){ w->k, w->v, w->table, 0, 1, SIZE, KV_PAGES, sizeof w->k };
     for (int32_t i = 0; i < ROWS * SIZE; i++) w->q[i] = bf16_of_f32(1.0f + 0.25f * value(STREAM_Q, 0, i % SIZE));
     for (int32_t r = 0; r < ROWS; r++) w->gate[r] = 0.5f + 0.1f * (float)r;
