@@ -165,6 +165,7 @@ static void print_pass(const char *what, const pass_bytes *b) {
 typedef struct step_bytes_report {
     int32_t ctx, rows;
     dtype kv;
+    int32_t cache_tokens, checkpoints; /* remembered beside the context, as the memory that is free now allows */
     double distinct;
     memplan plan;
     pass_bytes plain, verify, propose;
@@ -176,7 +177,10 @@ static step_bytes_report measure(const pair *p, const inspect_opts *o) {
     step_bytes_report r = { .ctx = o->ctx ? (int32_t)o->ctx : c->positions_max, .rows = (int32_t)o->rows };
     r.kv = pair_kv_type((kv_dtype)o->kv);
     r.distinct = bytes_independent_experts(c->experts, c->experts_per_token, r.rows);
-    r.plan = memplan_make(c, d ? &d->cfg : NULL, r.kv, r.ctx);
+    const draft_config *dc = d ? &d->cfg : NULL;
+    r.plan = memplan_make(c, dc, r.kv, r.ctx);
+    memplan_choose_cache(c, dc, r.kv, r.ctx, memplan_available(), &r.cache_tokens, &r.checkpoints);
+    memplan_add_cache(&r.plan, c, dc, r.kv, r.cache_tokens, r.checkpoints);
     r.plain = bytes_target_pass(c, &p->target.w, c->experts_per_token, r.ctx, r.kv);
     r.verify = bytes_target_pass(c, &p->target.w, r.distinct, r.ctx, r.kv);
     if (d) r.propose = bytes_draft_pass(&d->cfg, &d->w, &p->target.w, r.ctx);
@@ -189,9 +193,10 @@ static void print_text(const pair *p, const step_bytes_report *r) {
     print_target(p);
     if (p->has_draft) print_draft(p);
     printf("memory for %d tokens: KV (%s) of global layers %.3f MB, of sliding layers %.3f MB, draft %.3f MB, taps "
-           "%.3f MB; together %.3f MB beside the mapped weights\n",
+           "%.3f MB; remembered conversations %.3f MB (%d tokens, %d checkpoints, as free memory allows); together "
+           "%.3f MB beside the mapped weights\n",
            r->ctx, kv_name(r), mb(r->plan.kv_global), mb(r->plan.kv_sliding), mb(r->plan.draft_kv), mb(r->plan.taps),
-           mb(r->plan.total));
+           mb(r->plan.cache), r->cache_tokens, r->checkpoints, mb(r->plan.total));
     printf("bytes read per step at %d tokens:\n", r->ctx);
     print_pass("plain step (1 row)", &r->plain);
     char what[64];
@@ -265,9 +270,10 @@ static json_t *draft_json(const pair *p) {
 
 static void print_json(const pair *p, const step_bytes_report *r) {
     json_t *plan =
-        json_pack("{si,ss,sI,sI,sI,sI,sI}", "context", r->ctx, "kv_dtype", kv_name(r), "kv_global",
+        json_pack("{si,ss,sI,sI,sI,sI,sI,si,si,sI}", "context", r->ctx, "kv_dtype", kv_name(r), "kv_global",
                   (json_int_t)r->plan.kv_global, "kv_sliding", (json_int_t)r->plan.kv_sliding, "draft_kv",
-                  (json_int_t)r->plan.draft_kv, "taps", (json_int_t)r->plan.taps, "total", (json_int_t)r->plan.total);
+                  (json_int_t)r->plan.draft_kv, "taps", (json_int_t)r->plan.taps, "cache", (json_int_t)r->plan.cache,
+                  "cache_tokens", r->cache_tokens, "checkpoints", r->checkpoints, "total", (json_int_t)r->plan.total);
     json_t *step = json_pack("{si,si,sf,so,so}", "context", r->ctx, "verify_rows", r->rows, "verify_distinct_experts",
                              r->distinct, "plain", pass_json(&r->plain), "verify", pass_json(&r->verify));
     json_t *root = json_pack("{so,so,so}", "target", target_json(p), "memory", plan, "bytes_per_step", step);

@@ -98,7 +98,8 @@ static status fill_facts(engine *en, double load_ms, err *e) {
 
 static status open_lookup(engine *en, err *e) {
     if (!(en->opt.proposers & PROPOSE_LOOKUP)) return OK;
-    lookup_options o = { .timeline_max = en->pair.ctx + 1,
+    /* prompt and answer never pass the context; the longest that a config may state is as much as a lookup takes */
+    lookup_options o = { .timeline_max = min_i32(en->pair.ctx + 1, 1 << 30),
                          .prediction_max = min_i32(en->pair.ctx, PREDICTION_MAX),
                          .min_match = LOOKUP_MIN_MATCH };
     return lookup_new(&en->lookup, &o, e);

@@ -79,7 +79,11 @@ def commands():
     check("run: an empty raw prompt starts from the start token", nothing.returncode == 0, nothing.stderr)
     inspect = json.loads(skiff("inspect", "target/demo", "--json").stdout)
     check("inspect: the folder", inspect["target"]["parameters"] == 16277984 and inspect["memory"]["total"] > 0, inspect["target"]["parameters"])
-    check("inspect: text", b"plain step" in skiff("inspect").stdout)
+    plan = inspect["memory"]
+    parts = ("kv_global", "kv_sliding", "draft_kv", "taps", "cache")
+    check("inspect: the memory plan adds up", plan["total"] == sum(plan[k] for k in parts), plan)
+    text = skiff("inspect").stdout
+    check("inspect: text", b"plain step" in text and b"remembered conversations" in text, text)
     memory = [json.loads(skiff("inspect", "--json", "--kv-dtype", k).stdout)["memory"] for k in ("bf16", "fp8_e4m3")]
     check("inspect: FP8 halves keys and values", all(memory[0][k] == 2 * memory[1][k] > 0 for k in ("kv_global", "kv_sliding")) and memory[0]["draft_kv"] == memory[1]["draft_kv"], memory)
     with tempfile.TemporaryDirectory() as folder:
@@ -131,6 +135,31 @@ def isa_and_threads():
         check(f"run: {isa}, 1 thread, chunks of 7 give the same ids", got.get("tokens") == want, got)
 
 
+def memory_plan():
+    """A model that states 2^30 positions: half a terabyte of keys and values is refused before it is asked for, and the
+    context that is named instead is one that starts."""
+    with tempfile.TemporaryDirectory() as folder:
+        big = os.path.join(folder, "big")
+        shutil.copytree("tests/golden/tiny_target", big)
+        with open(os.path.join(big, "config.json"), "r+", encoding="utf-8") as f:
+            config = json.load(f)
+            config["max_position_embeddings"] = 1 << 30
+            f.seek(0)
+            f.truncate()
+            json.dump(config, f)
+        plan = json.loads(skiff("inspect", big, "--json").stdout)["memory"]
+        check("plan: 2^30 positions", plan["context"] == 1 << 30 and plan["kv_global"] == 512 * ((1 << 30) + 256) and plan["cache"] == 0, plan)
+        fits = 0
+        for args in (("run", "-m", big, "-c", str(1 << 30), "x"), ("serve", "-m", big, "-c", str(1 << 30), "--port", "0")):
+            done = skiff(*args)
+            text = done.stderr.decode()
+            named = re.search(r"a context of 1073741824 tokens needs \d+\.\d MiB.*the largest context that fits is (\d+)\n", text)
+            check(f"plan: {args[0]} refuses what does not fit", done.returncode == 4 and named is not None, (done.returncode, text))
+            fits = int(named.group(1)) if named else 0
+        got = answer("-m", big, "-c", str(fits // 4 * 3), "-n", "3", "--ignore-eos", "x")
+        check("plan: three quarters of what was named starts", len(got.get("tokens", [])) == 3, got)
+
+
 def bad_input():
     cases = [
         (("run", "--no-such-option", "x"), 2, "no-such-option"),
@@ -139,6 +168,8 @@ def bad_input():
         (("run", "--model", "/nonexistent/folder", "x"), 1, "/nonexistent/folder"),
         (("run", "--isa", "mmx", "x"), 2, "mmx"),
         (("run", "--ctx-size", "5000", "x"), 1, "4096"),
+        (("run", "-c", "2000000", "x"), 1, "2000000 tokens was asked for; this model goes to 4096"),
+        (("serve", "-c", "2000000", "--port", "0"), 1, "2000000 tokens was asked for; this model goes to 4096"),
         (("run", "--spec-tokens", "16", "x"), 2, "15"),
         (("run", "--draft-model", "draft/demo", "x"), 2, "target"),
         (("inspect", "tests"), 1, "config.json"),
@@ -413,7 +444,7 @@ def taken_port():
 
 
 def main():
-    for part in (commands, bench_spec, isa_and_threads, bad_input, damaged_models, interrupts, server, taken_port):
+    for part in (commands, bench_spec, isa_and_threads, memory_plan, bad_input, damaged_models, interrupts, server, taken_port):
         try:
             part()
         except Exception as why:  # one broken part must not hide the others

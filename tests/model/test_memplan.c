@@ -133,15 +133,76 @@ static void test_million(void **state) {
     assert_true(target_kv_bytes(&t, MILLION, 0, DT_BF16) > (size_t)51 * 1000000000);
 }
 
+/* ---- remembered conversations ---- */
+
+/* Bytes of one checkpoint of Laguna S 2.1: the windows of its rings and a little more. */
+static int64_t s21_checkpoint(bool with_draft) { return (int64_t)(36 + 6 * with_draft) * 2 * 8 * 128 * 2 * (512 + 31); }
+
+/* Sums of the largest numbers that can be asked for. */
+static void test_cache_sums(void **state) {
+    (void)state;
+    target_config t = s21_target();
+    draft_config d = s21_draft();
+    static const int32_t TOKENS[] = { 0, 1, 256, 257, 2 * MILLION, INT32_MAX }, MARKS[] = { 0, 1, 24, 1024 };
+    for (int i = 0; i < 6; i++)
+        for (int k = 0; k < 4; k++)
+            for (int with = 0; with < 2; with++) {
+                memplan p = memplan_make(&t, with ? &d : NULL, DT_BF16, MILLION), before = p;
+                memplan_add_cache(&p, &t, with ? &d : NULL, DT_BF16, TOKENS[i], MARKS[k]);
+                assert_int_equal(memplan_cache_pages(TOKENS[i]), ((int64_t)TOKENS[i] + KV_PAGE - 1) / KV_PAGE);
+                int64_t pages = ((int64_t)TOKENS[i] + KV_PAGE - 1) / KV_PAGE * KV_PAGE * 49152;
+                assert_int_equal(p.cache, pages + MARKS[k] * s21_checkpoint(with));
+                assert_int_equal(p.total, before.total + p.cache);
+            }
+    /* the longest context that a config may state */
+    assert_int_equal(memplan_make(&t, &d, DT_BF16, 1 << 30).kv_global, 49152 * paged(1 << 30));
+    t.positions_max = 1 << 30;
+    int32_t ctx = memplan_largest_ctx(&t, &d, DT_BF16, INT64_MAX);
+    assert_int_equal(ctx, 1 << 30);
+    assert_true(memplan_largest_ctx(&t, &d, DT_BF16, memplan_make(&t, &d, DT_BF16, 1 << 30).total - 1) < 1 << 30);
+}
+
+/* The context comes first: what is remembered shrinks, down to nothing, and takes a quarter of the rest at most. */
+static void test_cache_choice(void **state) {
+    (void)state;
+    target_config t = s21_target();
+    draft_config d = s21_draft();
+    static const int32_t CTX[] = { 1, 4096, 262144, MILLION };
+    for (int i = 0; i < 4; i++) {
+        int64_t plan = memplan_make(&t, &d, DT_BF16, CTX[i]).total, most = 0;
+        int32_t tokens, marks, last_tokens = 0, last_marks = 0;
+        for (int64_t room = 1; room < (int64_t)1 << 43; room *= 2) {
+            memplan_choose_cache(&t, &d, DT_BF16, CTX[i], plan + room, &tokens, &marks);
+            memplan p = memplan_make(&t, &d, DT_BF16, CTX[i]);
+            memplan_add_cache(&p, &t, &d, DT_BF16, tokens, marks);
+            assert_true(p.cache <= room / 4 && p.total <= plan + room);
+            assert_true(tokens >= last_tokens && marks >= last_marks);
+            last_tokens = tokens, last_marks = marks, most = p.cache;
+        }
+        assert_int_equal(last_tokens, 2 * CTX[i]);
+        assert_int_equal(last_marks, CHECKPOINTS_USUAL);
+        assert_true(most > 0);
+        /* no room, and not even room for the context */
+        const int64_t none[] = { plan, plan + 3, plan - 1, plan / 2, 0 };
+        for (int k = 0; k < 5; k++) {
+            memplan_choose_cache(&t, &d, DT_BF16, CTX[i], none[k], &tokens, &marks);
+            assert_true(tokens == 0 && marks == 0);
+        }
+        /* a context that just fits is still chosen */
+        assert_int_equal(choose(&t, &d, CTX[i], plan), CTX[i]);
+    }
+}
+
 static void test_available(void **state) {
     (void)state;
     assert_true(memplan_available() > 0);
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_s21),     cmocka_unit_test(test_rings),
-                                        cmocka_unit_test(test_demo),    cmocka_unit_test(test_largest),
-                                        cmocka_unit_test(test_refused), cmocka_unit_test(test_million),
-                                        cmocka_unit_test(test_fp8),     cmocka_unit_test(test_available) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_s21),        cmocka_unit_test(test_rings),
+                                        cmocka_unit_test(test_demo),       cmocka_unit_test(test_largest),
+                                        cmocka_unit_test(test_refused),    cmocka_unit_test(test_million),
+                                        cmocka_unit_test(test_cache_sums), cmocka_unit_test(test_cache_choice),
+                                        cmocka_unit_test(test_fp8),        cmocka_unit_test(test_available) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
