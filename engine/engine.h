@@ -44,12 +44,14 @@ typedef struct engine_options {
     int32_t ctx;            /* longest prompt plus answer in tokens, 0: what model and memory allow */
     int32_t prefill_chunk;  /* prompt rows per step, 1..256; 0: 256 */
     kv_dtype kv_dtype;
-    spec_options spec;    /* for requests that do not say; SPEC_MODE_DEFAULT: auto */
-    int32_t proposers;    /* PROPOSE_DRAFT and PROPOSE_LOOKUP, added; 0: both */
-    int32_t cache_tokens; /* tokens of earlier conversations that are kept beside the running one; CACHE_DEFAULT: twice
-                             the context, if memory allows */
-    int32_t checkpoints;  /* places in them from which generation can go on, 0 to 1024; CACHE_DEFAULT: 24 */
-    int32_t queue_max;    /* requests that wait beyond the running one */
+    spec_options spec;     /* for requests that do not say; SPEC_MODE_DEFAULT: auto */
+    int32_t proposers;     /* PROPOSE_DRAFT and PROPOSE_LOOKUP, added; 0: both */
+    int32_t cache_tokens;  /* tokens of earlier conversations that are kept beside the running one; CACHE_DEFAULT: twice
+                              the context, if memory allows */
+    int32_t checkpoints;   /* places in them from which generation can go on, 0 to 1024; CACHE_DEFAULT: 24 */
+    const char *cache_dir; /* folder where conversations outlast the engine: read at open, written at close; what is
+                              wrong with it is logged and costs no more than a cold start. NULL: none */
+    int32_t queue_max;     /* requests that wait beyond the running one */
 } engine_options;
 
 typedef struct token_bias {

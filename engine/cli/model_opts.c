@@ -21,6 +21,7 @@ engine_options model_opts_engine(const model_opts *m, int32_t queue_max) {
                              .proposers = m->proposers + PROPOSE_DRAFT,
                              .cache_tokens = (int32_t)m->cache,
                              .checkpoints = (int32_t)m->checkpoints,
+                             .cache_dir = m->cache_dir,
                              .queue_max = queue_max };
 }
 

@@ -5,7 +5,7 @@
 #include "engine/engine.h"
 
 typedef struct model_opts {
-    const char *model, *draft, *isa;
+    const char *model, *draft, *isa, *cache_dir;
     int64_t threads, ctx, chunk, spec, tree, cache, checkpoints;
     double min_p;
     int mode, proposers; /* SPEC_* - SPEC_AUTO; PROPOSE_* - 1 */
@@ -65,12 +65,14 @@ typedef struct model_opts {
                     "without it 31, with --spec fixed 0"                                                               \
     }
 
-/* For the commands that run the engine. */
+/* For the server. */
 #define CACHE_OPT_ROWS(type, m)                                                                                        \
     { .kind = OPT_HEADING, .help = "Earlier conversations" },                                                          \
         { "cache-tokens", .value = "N", OPT_INT_AT(type, m.cache, 0, INT32_MAX),                                       \
           .help = "tokens of earlier conversations that are kept, beside the running one; without it twice the "       \
                   "context, if memory allows" },                                                                       \
+        { "cache-dir", .aliases = "kv-disk-dir", .value = "DIR", OPT_TEXT_AT(type, m.cache_dir),                       \
+          .help = "folder where they outlast the server: read at the start, written at the end" },                     \
     {                                                                                                                  \
         "kv-snapshots", .aliases = "ctx-checkpoints", .value = "N", OPT_INT_AT(type, m.checkpoints, 0, 1024),          \
                         .help = "places in conversations from which they can be taken up again; without it 24, if "    \

@@ -5,12 +5,14 @@
 #include "engine/base/mem.h"
 #include "engine/base/thread.h"
 #include "engine/core/calibrate.h"
+#include "engine/core/fingerprint.h"
 #include "engine/core/generate.h"
 #include "engine/core/lookup.h"
 #include "engine/core/mailbox.h"
 #include "engine/core/pair.h"
 #include "engine/core/propose.h"
 #include "engine/core/selftest.h"
+#include "engine/core/timelines_disk.h"
 
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -19,7 +21,7 @@ enum { PREDICTION_MAX = 1 << 16, USUAL_WIDTH = 7 };
 
 struct engine {
     engine_options opt; /* strings are copies */
-    char *target_dir, *draft_dir, *isa, *name;
+    char *target_dir, *draft_dir, *isa, *name, *cache_dir;
     thread *thread;
     mailbox *box;
     _Atomic int state;    /* engine_state */
@@ -27,7 +29,7 @@ struct engine {
     err failure;          /* written before state becomes FAILED */
     lookup *lookup;       /* NULL: not a proposer */
     width width;          /* the engine thread's */
-    timelines *timelines; /* likewise */
+    timelines *timelines; /* likewise; behind its end the front end's */
     pair pair;            /* the engine thread's until READY; then constant but for the steps */
     engine_facts facts;   /* written before state becomes READY */
 };
@@ -105,6 +107,23 @@ static status open_lookup(engine *en, err *e) {
     return lookup_new(&en->lookup, &o, e);
 }
 
+/* From an earlier run. Without a folder that can be used the start is a cold one, and nothing is saved at the end. */
+static void restore_conversations(engine *en) {
+    err why;
+    const char *dir = en->opt.cache_dir;
+    if (!dir || timelines_load(en->timelines, dir, fingerprint_pair(&en->pair), &why) == OK) return;
+    log_warn("cache", "conversations will not be saved: %s", why.text);
+    en->opt.cache_dir = NULL;
+}
+
+/* Only what became ready has something to save. */
+static void save_conversations(const engine *en) {
+    err why;
+    const char *dir = en->opt.cache_dir;
+    if (!dir || engine_get_state(en, NULL) != ENGINE_READY) return;
+    if (timelines_save(en->timelines, dir, fingerprint_pair(&en->pair), &why) != OK) log_warn("cache", "%s", why.text);
+}
+
 static status load(engine *en, err *e) {
     int64_t start = clock_ns();
     TRY(pair_load(&en->pair, en->target_dir, en->draft_dir, true, loading, en, e));
@@ -121,6 +140,7 @@ static status load(engine *en, err *e) {
     if (most_proposals(en)) calibrate(&en->pair, &en->width);
     draft *d = en->pair.has_draft ? &en->pair.draft : NULL;
     TRY(timelines_open(&en->timelines, &en->pair.target, d, en->pair.steps, en->pair.checkpoints, e));
+    restore_conversations(en);
     return fill_facts(en, (double)(clock_ns() - start) * 1e-6, e);
 }
 
@@ -181,6 +201,7 @@ status engine_open(engine **out, const engine_options *opt, err *e) {
     en->target_dir = copy_opt(opt->target_dir);
     en->draft_dir = copy_opt(opt->draft_dir);
     en->opt.isa = en->isa = copy_opt(opt->isa);
+    en->opt.cache_dir = en->cache_dir = copy_opt(opt->cache_dir);
     en->name = model_name(opt->target_dir);
     en->box = mailbox_new(opt->queue_max);
     status s = thread_start(&en->thread, "engine", engine_main, en, e);
@@ -196,6 +217,7 @@ void engine_close(engine *en) {
     if (!en) return;
     mailbox_close(en->box);
     thread_join(en->thread);
+    save_conversations(en);
     timelines_close(en->timelines);
     lookup_free(en->lookup);
     pair_close(&en->pair);
@@ -203,6 +225,7 @@ void engine_close(engine *en) {
     free(en->target_dir);
     free(en->draft_dir);
     free(en->isa);
+    free(en->cache_dir);
     free(en->name);
     free(en);
 }

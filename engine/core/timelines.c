@@ -1,4 +1,4 @@
-#include "engine/core/timelines.h"
+#include "engine/core/timelines_int.h"
 
 #include "engine/base/mem.h"
 #include "kernels/kv_image.h"
@@ -9,53 +9,10 @@
 /* A tail that is shorter than this is overwritten rather than kept by a fork: the answer that is asked for again. */
 enum { FORK_TAIL = 512 };
 
-/* Rings at one position of a timeline. Shared by timelines that grew from there. */
-typedef struct checkpoint {
-    prefix_mark at;
-    int32_t refs;                      /* timelines that hold it; 0: free */
-    int32_t saves;                     /* tokens more than from the checkpoint before it */
-    int64_t used;                      /* request that last took or restored it */
-    int32_t target_from, context_from; /* oldest positions in the images */
-    char *image;
-} checkpoint;
-
-typedef struct line {
-    bool taken;
-    int32_t *token, n, cap;
-    int32_t *page, n_pages; /* [table] */
-    int32_t *mark, n_marks; /* checkpoints by number, by rising position */
-    int64_t used;           /* request that last continued it */
-} line;
-
-struct timelines {
-    target *t;
-    draft *d;
-    steps *s;
-    line line[TIMELINES_MAX];
-    int32_t live;         /* whose rings and page table these are; -1: nobody's */
-    int32_t pinned;       /* not to be evicted either; -1: none */
-    bool forget;          /* the live one is not to be remembered */
-    int32_t high;         /* indices below have been written into the rings */
-    int32_t target_from;  /* positions below are not in the target's rings (or were overwritten) */
-    int32_t context_from; /* likewise the draft's */
-    int32_t ring_slots;   /* of the target's rings */
-    int32_t parted;       /* where the prompt leaves what was known; a checkpoint belongs there. -1: none */
-    int32_t *page_refs, *page_free, n_free;
-    checkpoint *mark;
-    int32_t marks;
-    void *images;
-    size_t image_bytes;
-    int64_t now; /* requests so far */
-    timelines_stats stats;
-};
-
 static int32_t min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
 static int32_t max_i32(int32_t a, int32_t b) { return a > b ? a : b; }
 
 /* ---- rings ---- */
-
-static int32_t target_window(const timelines *tl) { return tl->t->cfg.window; }
-static int32_t draft_window(const timelines *tl) { return tl->d ? tl->d->cfg.window : 0; }
 
 /* Oldest position from which a window is whole if rows from `from` on are there. */
 static int32_t first_start(int32_t window, int32_t from) { return from == 0 ? 0 : from + window - 1; }
@@ -107,10 +64,7 @@ static void rings_written(timelines *tl, int32_t high) {
 }
 
 /* First position where the live rings, all caught up, can start. */
-static int32_t live_low(const timelines *tl) {
-    int32_t low = first_start(target_window(tl), tl->target_from);
-    return tl->d ? max_i32(low, first_start(draft_window(tl), tl->context_from)) : low;
-}
+static int32_t live_low(const timelines *tl) { return timelines_low_(tl, tl->target_from, tl->context_from); }
 
 /* ---- pages ---- */
 
@@ -261,8 +215,7 @@ void timelines_mark(timelines *tl) {
     c->at.pos = l->n;
     c->target_from = max_i32(l->n - target_window(tl) - CHECKPOINT_SLACK, tl->target_from);
     c->context_from = max_i32(l->n - draft_window(tl) - CHECKPOINT_SLACK, tl->context_from);
-    c->at.low = first_start(target_window(tl), c->target_from);
-    if (tl->d) c->at.low = max_i32(c->at.low, first_start(draft_window(tl), c->context_from));
+    c->at.low = timelines_low_(tl, c->target_from, c->context_from);
     CHECK(c->at.low <= l->n);
     c->refs = 1, c->saves = l->n - before, c->used = tl->now;
     copy_rings(tl, c, copy_out);
@@ -400,6 +353,23 @@ timelines_stats timelines_get_stats(const timelines *tl) {
     for (int32_t i = 0; i < TIMELINES_MAX; i++) st.timelines += tl->line[i].taken;
     for (int32_t i = 0; i < tl->marks; i++) st.checkpoints += tl->mark[i].refs > 0;
     return st;
+}
+
+/* ---- for timelines_disk.c ---- */
+
+int32_t timelines_low_(const timelines *tl, int32_t target_from, int32_t context_from) {
+    int32_t low = first_start(target_window(tl), target_from);
+    return tl->d ? max_i32(low, first_start(draft_window(tl), context_from)) : low;
+}
+
+double timelines_value_(const timelines *tl, const line *l) { return line_value(tl, l); }
+int32_t timelines_take_page_(timelines *tl) { return take_page(tl); }
+void timelines_drop_line_(timelines *tl, int32_t at) { drop_line(tl, at); }
+
+int32_t timelines_add_line_(timelines *tl, const int32_t *token, int32_t n) {
+    int32_t at = new_line(tl);
+    push_tokens(&tl->line[at], token, n);
+    return at;
 }
 
 /* ---- life ---- */

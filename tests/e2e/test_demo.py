@@ -277,7 +277,8 @@ class Server:
                 break
         else:
             raise RuntimeError("the server did not start: " + "".join(self.lines))
-        threading.Thread(target=self.child.stderr.read, daemon=True).start()
+        self.rest = threading.Thread(target=lambda: self.lines.extend(r.decode() for r in self.child.stderr), daemon=True)
+        self.rest.start()
 
     def post(self, body, path="/v1/chat/completions"):
         c = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
@@ -303,7 +304,9 @@ class Server:
     def stop(self, number=signal.SIGINT):
         start = time.monotonic()
         self.child.send_signal(number)
-        return self.child.wait(timeout=20), time.monotonic() - start
+        code, seconds = self.child.wait(timeout=20), time.monotonic() - start
+        self.rest.join(timeout=5)
+        return code, seconds
 
 
 def chat(**more):
@@ -349,7 +352,7 @@ def server():
     predicted = chat(messages=[{"role": "user", "content": PROMPT}], prediction={"type": "content", "content": content}, speculation={"mode": "auto"})
     whole = json.loads(s.post(predicted)[1])
     check("serve: a prediction is copied from, the text is the same", whole["choices"][0]["message"]["content"] == content
-          and whole["timings"]["speculation"]["lookup"]["accepted"] > 20 and whole["timings"]["steps"] < whole["usage"]["completion_tokens"] / 3, whole)
+          and whole["timings"]["speculation"]["lookup"]["accepted"] > 20 and whole["timings"]["steps"] < whole["usage"]["completion_tokens"] / 2, whole)
     parts = {**predicted, "prediction": {"type": "content", "content": [{"type": "text", "text": "something"}, {"type": "text", "text": " else"}]}}
     check("serve: a wrong prediction changes nothing", json.loads(s.post(parts)[1])["choices"][0]["message"]["content"] == content)
     for field, bad in (("speculation", {"mode": "sometimes"}), ("speculation", {"max": 16}), ("speculation", {"max": -1}), ("speculation", {"max": "7"}), ("speculation", {"tree": 32}),
@@ -443,8 +446,53 @@ def taken_port():
     holder.close()
 
 
+def serve_once(folder, *asks):
+    """A server over a cache folder, from start to SIGTERM: parsed answers, exit code, all that it said."""
+    s = Server("--port", "0", "--cache-dir", folder)
+    answers = [json.loads(s.post(a)[1]) for a in asks]
+    code, _ = s.stop(signal.SIGTERM)
+    return answers, code, "".join(s.lines)
+
+
+def cache_dir():
+    def cached(a):
+        return a["usage"]["prompt_tokens_details"]["cached_tokens"]
+
+    def content(a):
+        return a["choices"][0]["message"]["content"]
+
+    other = {"messages": [{"role": "user", "content": "alpha beta " * 300}], "max_tokens": 30, "temperature": 0.8, "seed": 3,
+             "repetition_penalty": 1.2}
+    with tempfile.TemporaryDirectory() as tmp:
+        folder = os.path.join(tmp, "cache")
+        cold, code, said = serve_once(folder, other, chat())
+        files = sorted(os.listdir(folder))
+        modes = [os.stat(os.path.join(folder, f)).st_mode & 0o777 for f in files]
+        check("cache: a file for each conversation, for its owner only", code == 0 and len(files) == 2 and modes == [0o600] * 2
+              and os.stat(folder).st_mode & 0o777 == 0o700 and "warn" not in said, (code, files, modes, said))
+        warm, code, said = serve_once(folder, other, chat())
+        check("cache: the first requests after a restart are known", code == 0 and all(cached(w) == w["usage"]["prompt_tokens"] - 1
+              for w in warm) and max(map(cached, cold)) < 40, [w["usage"] for w in warm])
+        check("cache: and get the same text", [content(w) for w in warm] == [content(c) for c in cold], (warm, cold))
+        path = os.path.join(folder, max(files, key=lambda f: os.path.getsize(os.path.join(folder, f))))
+        with open(path, "r+b") as f:
+            f.seek(-100000, os.SEEK_END)
+            f.write(b"damage")
+        warm, code, said = serve_once(folder, chat(), other)
+        check("cache: a damaged file is named, once", said.count("warn") == 1 and os.path.basename(path) in said and "damaged" in said, said)
+        check("cache: and costs one conversation", code == 0 and cached(warm[0]) > 40 > cached(warm[1])
+              and [content(w) for w in reversed(warm)] == [content(c) for c in cold], warm)
+        blocked = os.path.join(tmp, "blocked")
+        os.mkdir(blocked, 0o500)
+        # rights do not bind root: then a folder in which nobody can write
+        for name, bad in (("no rights", "/proc" if os.geteuid() == 0 else blocked), ("a file", path), ("no name", "")):
+            got, code, said = serve_once(bad, chat())
+            check(f"cache: {name}: one warning, and the server works", code == 0 and content(got[0]) == content(cold[1])
+                  and said.count("warn") == 1, (code, said))
+
+
 def main():
-    for part in (commands, bench_spec, isa_and_threads, memory_plan, bad_input, damaged_models, interrupts, server, taken_port):
+    for part in (commands, bench_spec, isa_and_threads, memory_plan, bad_input, damaged_models, interrupts, server, cache_dir, taken_port):
         try:
             part()
         except Exception as why:  # one broken part must not hide the others
