@@ -38,6 +38,7 @@ struct timelines {
     int32_t high;         /* indices below have been written into the rings */
     int32_t target_from;  /* positions below are not in the target's rings (or were overwritten) */
     int32_t context_from; /* likewise the draft's */
+    int32_t context_len;  /* steps_ctx_len before the running step */
     int32_t ring_slots;   /* of the target's rings */
     int32_t parted;       /* where the prompt leaves what was known; a checkpoint belongs there. -1: none */
     int32_t *page_refs, *page_free, n_free;
@@ -104,6 +105,23 @@ static void rings_written(timelines *tl, int32_t high) {
     tl->high = max_i32(tl->high, high);
     tl->target_from = max_i32(tl->target_from, tl->high - tl->ring_slots);
     if (tl->d) tl->context_from = max_i32(tl->context_from, tl->high - tl->d->ring[0].slots);
+}
+
+/* The draft's ring, filled below `have`, was filled up to `base` from the oldest position on that the draft sees there:
+ * rows before that one were skipped, and never come. */
+static void context_filled(timelines *tl, int32_t have, int32_t base) {
+    if (tl->d && base - draft_window(tl) > have) tl->context_from = max_i32(tl->context_from, base - draft_window(tl));
+}
+
+static void catch_up(timelines *tl) {
+    if (steps_lag(tl->s) > 0) context_filled(tl, steps_ctx_len(tl->s), steps_len(tl->s));
+    steps_catch_up(tl->s);
+    tl->context_len = steps_ctx_len(tl->s);
+}
+
+static void seek(timelines *tl, int32_t base, int32_t ctx_len) {
+    steps_seek(tl->s, base, 0, ctx_len);
+    tl->context_len = ctx_len;
 }
 
 /* First position where the live rings, all caught up, can start. */
@@ -252,7 +270,7 @@ void timelines_mark(timelines *tl) {
     line *l = &tl->line[tl->live];
     if (tl->parted <= l->n) tl->parted = -1;
     if (tl->forget || l->n == 0) return;
-    steps_catch_up(tl->s);
+    catch_up(tl);
     int32_t before = l->n_marks ? tl->mark[l->mark[l->n_marks - 1]].at.pos : 0;
     if (before == l->n) return;
     int32_t i = free_mark(tl, l->n - before);
@@ -314,7 +332,7 @@ static void restore(timelines *tl, checkpoint *c, int32_t start) {
     c->used = tl->now;
     tl->target_from = c->target_from, tl->context_from = c->context_from;
     tl->high = c->at.pos;
-    steps_seek(tl->s, start, 0, start);
+    seek(tl, start, start);
     tl->stats.restored++;
 }
 
@@ -322,7 +340,7 @@ static void start_empty(timelines *tl) {
     leave_live(tl);
     enter_line(tl, new_line(tl));
     tl->high = tl->target_from = tl->context_from = 0;
-    steps_seek(tl->s, 0, 0, 0);
+    seek(tl, 0, 0);
 }
 
 static void start_from(timelines *tl, const prefix_choice *c) {
@@ -340,7 +358,7 @@ static void start_from(timelines *tl, const prefix_choice *c) {
         restore(tl, &tl->mark[mark], c->start);
         tl->mark[mark].refs--;
     } else {
-        steps_seek(tl->s, c->start, 0, c->start);
+        seek(tl, c->start, c->start);
     }
 }
 
@@ -376,6 +394,9 @@ void timelines_prefilled(timelines *tl, const int32_t *token, int32_t n) {
 
 void timelines_step(timelines *tl, const int32_t *token, int32_t n, int32_t rows) {
     line *l = &tl->line[tl->live];
+    int32_t ctx_len = steps_ctx_len(tl->s);
+    if (ctx_len > tl->context_len) context_filled(tl, tl->context_len, l->n);
+    tl->context_len = ctx_len;
     rings_written(tl, l->n + rows);
     push_tokens(l, token, n);
 }
@@ -385,10 +406,10 @@ void timelines_end(timelines *tl, int32_t n) {
     if (n < l->n) {
         cut_line(tl, l, n);
         enter_line(tl, tl->live);
-        steps_seek(tl->s, n, 0, min_i32(steps_ctx_len(tl->s), n));
+        seek(tl, n, min_i32(steps_ctx_len(tl->s), n));
     }
     timelines_mark(tl); /* the next prompt goes on here, and the one after it may change what comes next */
-    steps_catch_up(tl->s);
+    catch_up(tl);
     if (tl->forget) drop_line(tl, tl->live);
 }
 
