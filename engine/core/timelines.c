@@ -34,6 +34,7 @@ struct timelines {
     line line[TIMELINES_MAX];
     int32_t live;         /* whose rings and page table these are; -1: nobody's */
     int32_t pinned;       /* not to be evicted either; -1: none */
+    int32_t held;         /* checkpoint that is about to be restored: it is not to be taken. -1: none */
     bool forget;          /* the live one is not to be remembered */
     int32_t high;         /* indices below have been written into the rings */
     int32_t target_from;  /* positions below are not in the target's rings (or were overwritten) */
@@ -256,6 +257,7 @@ static int32_t free_mark(timelines *tl, int32_t saves) {
     int32_t worst = -1;
     for (int32_t i = 0; i < tl->marks; i++) {
         if (tl->mark[i].refs == 0) return i;
+        if (i == tl->held) continue;
         if (worst < 0 || mark_value(tl, &tl->mark[i]) < mark_value(tl, &tl->mark[worst])) worst = i;
     }
     if (worst < 0 || mark_value(tl, &tl->mark[worst]) > (double)saves) return -1;
@@ -347,7 +349,8 @@ static void start_from(timelines *tl, const prefix_choice *c) {
     int32_t at = c->line, mark = c->mark < 0 ? -1 : tl->line[at].mark[c->mark];
     tl->pinned = at;
     if (mark >= 0) {
-        tl->mark[mark].refs++; /* cutting the line, or leaving the live one, may let go of it */
+        tl->mark[mark].refs++; /* cutting the line may let go of it, */
+        tl->held = mark;       /* and leaving the live one wants a checkpoint */
         leave_live(tl);
     }
     if (tl->line[at].n - c->start >= FORK_TAIL) tl->pinned = at = fork_line(tl, at, c->start);
@@ -357,6 +360,7 @@ static void start_from(timelines *tl, const prefix_choice *c) {
     if (mark >= 0) {
         restore(tl, &tl->mark[mark], c->start);
         tl->mark[mark].refs--;
+        tl->held = -1;
     } else {
         seek(tl, c->start, c->start);
     }
@@ -431,7 +435,8 @@ status timelines_open(timelines **out, target *t, draft *d, steps *s, int32_t ch
     void *images = NULL;
     if (bytes) TRY(try_block(&images, bytes, "checkpoints of the sliding layers", e));
     timelines *tl = xalloc(sizeof *tl);
-    *tl = (timelines){ .t = t, .d = d, .s = s, .live = -1, .pinned = -1, .parted = -1, .marks = checkpoints };
+    *tl =
+        (timelines){ .t = t, .d = d, .s = s, .live = -1, .pinned = -1, .held = -1, .parted = -1, .marks = checkpoints };
     tl->images = images, tl->image_bytes = bytes;
     tl->ring_slots = find_ring_slots(t);
     tl->mark = xalloc((size_t)(checkpoints + 1) * sizeof *tl->mark);
