@@ -353,7 +353,10 @@ static void start_from(timelines *tl, const prefix_choice *c) {
         tl->held = mark;       /* and leaving the live one wants a checkpoint */
         leave_live(tl);
     }
-    if (tl->line[at].n - c->start >= FORK_TAIL) tl->pinned = at = fork_line(tl, at, c->start);
+    if (tl->line[at].n - c->start >= FORK_TAIL) {
+        tl->pinned = at = fork_line(tl, at, c->start);
+        tl->live = -1; /* the old one may make room for the new one's page */
+    }
     cut_line(tl, &tl->line[at], c->start);
     enter_line(tl, at);
     tl->pinned = -1;
