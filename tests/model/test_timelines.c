@@ -66,6 +66,10 @@ typedef struct counters {
 
 static counters did;
 static const pair *subject;
+static uint64_t *known; /* history by position of the running request, by the naive model */
+
+/* A row that a step should have seen and did not; memory 0, a global layer: none. */
+static struct torn_row { int32_t memory, pos; } torn;
 
 /* Candidates of the draft's next block, best first. */
 static struct script {
@@ -111,6 +115,21 @@ static void fake_qkv_store(const void *args, const lane *ln) {
 /* History of a live row, by its keys in the first layer. */
 static uint64_t row_history(const row_set *rows, int32_t r) {
     return read_history(&subject->target.kv.layer[0], rows->base + r, 0);
+}
+
+/* Every row's window is whole when it is read, the draft's too: no key of a committed position is missing, or of
+ * another text, or already overwritten by the rows of this step. */
+static void fake_attn(const void *args, const lane *ln) {
+    const attn_args *a = args;
+    const target_kv *kv = &subject->target.kv;
+    (void)ln;
+    if (a->window == 0 || a->rows->n == 0 || torn.memory) return;
+    int32_t layer = 0, context = 0;
+    while (layer < kv->layers && kv->layer[layer].k != a->past.k) layer++;
+    while (layer == kv->layers && subject->draft.ring[context].k != a->past.k) context++;
+    int32_t memory = layer < kv->layers ? layer : CONTEXT_MEMORY + context;
+    for (int32_t pos = kv_first_seen(a->window, a->rows->base); pos < a->rows->base; pos++)
+        if (read_history(&a->past, pos, memory) != known[pos]) torn.memory = memory, torn.pos = pos;
 }
 
 static void fake_tap(const void *args, const lane *ln) {
@@ -166,7 +185,7 @@ op_fn *const *__wrap_op_table(isa i) {
     for (int id = 0; id < OP_COUNT; id++) table[id] = nothing;
     for (size_t k = 0; k < sizeof REAL / sizeof REAL[0]; k++) table[REAL[k]] = __real_op_table(i)[REAL[k]];
     table[OP_QKV_STORE] = fake_qkv_store, table[OP_CTX_STORE] = fake_ctx_store, table[OP_TAP] = fake_tap;
-    table[OP_TOPK] = fake_topk, table[OP_PICK] = fake_pick;
+    table[OP_TOPK] = fake_topk, table[OP_ATTN] = fake_attn, table[OP_PICK] = fake_pick;
     return table;
 }
 
@@ -259,7 +278,7 @@ typedef struct world {
     int32_t last; /* talk of the last request */
     int32_t prompt_before, prompt;
     int32_t *token;                          /* of the running request */
-    uint64_t *known, *made;                  /* history by position; the one that `want` is for */
+    uint64_t *made;                          /* history by position that `want` is for */
     uint64_t *want;                          /* [memory][k, v][head][position][words] */
     int32_t words, memories, positions;      /* target layers, then the draft's */
     int32_t steps_done, requests, was, wrap; /* was: length of the live line before; wrap: turns of its ring */
@@ -312,7 +331,7 @@ static world *world_open(const shape *sh) {
     w->memories = w->p->target.cfg.layers + (has_draft(w) ? w->p->draft.cfg.layers : 0);
     assert_true(w->words <= WORDS_MAX);
     w->token = xalloc((size_t)w->positions * sizeof *w->token);
-    w->known = xalloc((size_t)w->positions * sizeof *w->known);
+    known = xalloc((size_t)w->positions * sizeof *known);
     w->made = xalloc((size_t)w->positions * sizeof *w->made);
     w->want = xalloc((size_t)(w->memories * 2 * w->p->target.cfg.kv_heads) * (size_t)w->positions * (size_t)w->words *
                      sizeof *w->want);
@@ -325,7 +344,7 @@ static void world_close(world *w) {
     for (int i = 0; i < TALKS; i++) free(w->talk[i].token);
     free(w->p);
     free(w->token);
-    free(w->known);
+    free(known);
     free(w->made);
     free(w->want);
     free(w);
@@ -334,9 +353,9 @@ static void world_close(world *w) {
 /* ---- the naive model ---- */
 
 static void naive_set(world *w, int32_t pos, int32_t token) {
-    uint64_t h = history(pos ? w->known[pos - 1] : ROOT, token);
+    uint64_t h = history(pos ? known[pos - 1] : ROOT, token);
     w->token[pos] = token;
-    w->known[pos] = h;
+    known[pos] = h;
     if (w->made[pos] == h) return;
     w->made[pos] = h;
     for (int32_t m = 0; m < w->memories; m++)
@@ -346,11 +365,11 @@ static void naive_set(world *w, int32_t pos, int32_t token) {
         }
 }
 
-static int32_t naive_next(const world *w, int32_t len) { return next_token(w->known[len - 1], w->p->target.cfg.vocab); }
+static int32_t naive_next(const world *w, int32_t len) { return next_token(known[len - 1], w->p->target.cfg.vocab); }
 
 /* What the model would write behind `len` tokens and an anchor. */
 static void naive_answer(const world *w, int32_t len, int32_t anchor, int32_t *out, int32_t n) {
-    uint64_t h = history(w->known[len - 1], anchor);
+    uint64_t h = history(known[len - 1], anchor);
     for (int32_t i = 0; i < n; i++) {
         out[i] = next_token(h, w->p->target.cfg.vocab);
         h = history(h, out[i]);
@@ -455,15 +474,25 @@ static int32_t put_tail(const world *w, int32_t *out, int32_t n, int32_t tail) {
     return n;
 }
 
-/* Where an edit parts from an old text: where one did before, near the end, at a border, anywhere. */
-static int32_t cut_point(talk *t) {
+/* How far back the live rings can go, rejected rows left out. */
+static int32_t ring_reach(const world *w) {
+    const shape *sh = w->shape;
+    int32_t target = sh->window ? kv_ring_slots(sh->window, PREFILL_MAX) - sh->window : 0;
+    int32_t context = has_draft(w) ? kv_ring_slots(sh->draft_window, NODES_MAX) - sh->draft_window : target;
+    return min_i32(target, context);
+}
+
+/* Where an edit parts from an old text: where one did before, near the end, where the rings end, at a border, anywhere.
+ */
+static int32_t cut_point(const world *w, talk *t) {
     static const int32_t BORDER[] = { KV_PAGE, 16, 320 };
-    int32_t unit = BORDER[draw(3)];
-    switch (draw(6)) {
+    int32_t unit = BORDER[draw(3)], reach = ring_reach(w);
+    switch (draw(7)) {
     case 0: return t->n;
     case 1: return max_i32(t->n - draw(40), 0);
     case 2: return min_i32(t->n, max_i32(t->n / unit * unit - 1 + draw(3), 0));
     case 3: return t->parted = draw(t->n + 1);
+    case 4: return min_i32(t->n, max_i32(t->n - reach - 40 + draw(80), 0));
     default: return min_i32(t->parted, t->n);
     }
 }
@@ -492,10 +521,10 @@ static int32_t make_prompt(world *w, int32_t *out) {
     } else if (kind < 10) { /* the same again */
         n = old_text(w, out, w->last, w->prompt_before);
     } else if (kind < 14) {
-        n = put_tail(w, out, old_text(w, out, w->last, cut_point(&w->talk[w->last])), 1 + tail_length(w));
+        n = put_tail(w, out, old_text(w, out, w->last, cut_point(w, &w->talk[w->last])), 1 + tail_length(w));
     } else {
         other = any_talk();
-        n = put_tail(w, out, old_text(w, out, other, cut_point(&w->talk[other])), 1 + tail_length(w));
+        n = put_tail(w, out, old_text(w, out, other, cut_point(w, &w->talk[other])), 1 + tail_length(w));
         w->last = one_in(2) ? other : any_talk();
     }
     return n ? n : put_tail(w, out, 0, 1 + draw(20));
@@ -513,6 +542,7 @@ static void keep_talk(world *w, int32_t n) {
 
 static void step_done(world *w) {
     w->steps_done++;
+    if (torn.memory) fault(w, "what a step saw of", torn.memory, torn.pos);
     int32_t slots = w->tl->ring_slots, turn = timelines_len(w->tl) / slots;
     events[WRAPPED] += turn > w->wrap;
     w->wrap = turn;
@@ -699,9 +729,9 @@ static void test_all_happened(void **state) {
     assert_int_equal(short_of, 0);
 }
 
-/* ---- costs that may not grow ---- */
+/* ---- scripts ---- */
 
-static shape COSTS = { "costs", 16, 16, 4000, 40000, 64, 200, 0 };
+static shape SCRIPTS = { "scripts", 16, 16, 4000, 40000, 64, 200, 0 };
 
 static void answer_plainly(world *w, int32_t anchor, int32_t n) {
     for (int32_t i = 0; i < n; i++) {
@@ -710,29 +740,77 @@ static void answer_plainly(world *w, int32_t anchor, int32_t n) {
     }
 }
 
-/* A prompt of n tokens that begins with `shared` tokens of a text of its own, and so many plain steps. */
-static void simple_request(world *w, int32_t text, int32_t shared, int32_t n, int32_t answer) {
+/* A prompt of n tokens that begins with `shared` tokens of a text of its own, and so many plain steps. Returns where it
+ * started. */
+static int32_t simple_request(world *w, int32_t text, int32_t shared, int32_t n, int32_t answer) {
     static int32_t prompt[PLENTY];
     for (int32_t i = 0; i < n; i++) prompt[i] = i < shared ? (text * 7 + i) % 400 : draw(400);
     int32_t anchor = 0;
     begin(w, n, prompt, true);
     w->requests++;
-    for (int32_t at = timelines_len(w->tl), chunk; at < n; at += chunk) {
+    int32_t start = timelines_len(w->tl);
+    for (int32_t at = start, chunk; at < n; at += chunk) {
         chunk = timelines_chunk(w->tl, min_i32(PREFILL_MAX, n - at));
         timelines_reserve(w->tl, chunk);
         anchor = steps_prefill(w->s, prompt + at, chunk, at + chunk == n)->token[0];
         timelines_prefilled(w->tl, prompt + at, chunk);
     }
+    step_done(w);
     timelines_mark(w->tl);
     answer_plainly(w, anchor, answer);
     timelines_end(w->tl, n + answer);
     w->was = n + answer;
+    return start;
 }
+
+/* Checkpoints lie where later prompts come back to. */
+static void test_places(void **state) {
+    (void)state;
+    world *w = world_open(&SCRIPTS);
+    assert_int_equal(simple_request(w, 1, 3000, 3000, 20), 0);
+    assert_int_equal(simple_request(w, 2, 500, 500, 0), 0);
+    assert_int_equal(simple_request(w, 1, 3000, 3000, 20), 2999); /* the end of the prompt */
+    assert_int_equal(simple_request(w, 2, 500, 600, 0), 500);
+    assert_int_equal(simple_request(w, 1, 2500, 2700, 0), CHECKPOINT_EVERY); /* on a long way */
+    assert_int_equal(simple_request(w, 2, 500, 600, 0), 500);
+    assert_int_equal(simple_request(w, 1, 2500, 2700, 0), 2500); /* where a prompt has parted before */
+    assert_int_equal(simple_request(w, 1, 2500, 2700, 300), 2500);
+    assert_int_equal(simple_request(w, 2, 500, 600, 0), 500);
+    static int32_t prompt[PLENTY];
+    memcpy(prompt, w->token, 600 * sizeof *prompt); /* all of it, and what it became */
+    prompt[600] = 1;
+    begin(w, 601, prompt, true);
+    assert_int_equal(timelines_len(w->tl), 600);
+    timelines_end(w->tl, 600);
+    world_close(w);
+}
+
+/* Two lines share pages; one goes back to a page border below what they share and writes there. */
+static void test_shared_pages(void **state) {
+    (void)state;
+    world *w = world_open(&SCRIPTS);
+    simple_request(w, 1, 256, 256, 0); /* checkpoints at the borders */
+    simple_request(w, 1, 512, 512, 0);
+    simple_request(w, 1, 1100, 1100, 0);
+    simple_request(w, 1, 512, 530, 0);
+    assert_int_equal(timelines_get_stats(w->tl).forked, 1);
+    check_remembered(w);
+    for (int32_t shared = 256; shared > 0; shared -= 10) { /* and a little before it, by the checkpoint's slack */
+        simple_request(w, 1, shared, 300, 0);
+        check_books(w);
+        check_remembered(w);
+        simple_request(w, 1, 1100, 1100 + shared, 0); /* the long one is still whole */
+        check_remembered(w);
+    }
+    world_close(w);
+}
+
+/* ---- costs that may not grow ---- */
 
 /* However many are remembered, a request compares once, copies one set of rings, and a step does neither. */
 static void test_cost_of_remembering(void **state) {
     (void)state;
-    world *w = world_open(&COSTS);
+    world *w = world_open(&SCRIPTS);
     counters cost[2];
     for (int32_t i = 0, lines = 4; i < 2; i++, lines *= 4) {
         while (timelines_get_stats(w->tl).timelines < lines) simple_request(w, w->requests, 100, 100, 5);
@@ -753,7 +831,7 @@ static void test_cost_of_remembering(void **state) {
 static void test_cost_of_context(void **state) {
     (void)state;
     enum { STEPS = 512 };
-    world *w = world_open(&COSTS);
+    world *w = world_open(&SCRIPTS);
     for (int32_t n = 768; n <= 2 * 768; n *= 2) {
         int32_t anchor = 0;
         simple_request(w, 1, n, n, 0);
@@ -783,7 +861,7 @@ static void test_cost_of_context(void **state) {
 /* Of a known prompt only what is new runs, however long it is. */
 static void test_cost_of_a_prefix(void **state) {
     (void)state;
-    world *w = world_open(&COSTS);
+    world *w = world_open(&SCRIPTS);
     for (int32_t n = 1000; n <= 2000; n *= 2) {
         simple_request(w, n, n, n, 10);
         simple_request(w, 3, 50, 50, 3); /* somebody else in between */
@@ -808,7 +886,9 @@ int main(int argc, char **argv) {
     if (argc > 1) seed = strtoull(argv[1], NULL, 10);
     if (argc > 2) steps_wanted = (int32_t)strtol(argv[2], NULL, 10);
     printf("seed %llu, %d steps\n", (unsigned long long)seed, steps_wanted);
-    struct CMUnitTest tests[N_SHAPES + 4] = { [N_SHAPES] = cmocka_unit_test(test_all_happened),
+    struct CMUnitTest tests[N_SHAPES + 6] = { [N_SHAPES] = cmocka_unit_test(test_all_happened),
+                                              cmocka_unit_test(test_places),
+                                              cmocka_unit_test(test_shared_pages),
                                               cmocka_unit_test(test_cost_of_remembering),
                                               cmocka_unit_test(test_cost_of_context),
                                               cmocka_unit_test(test_cost_of_a_prefix) };
