@@ -68,7 +68,8 @@ static counters did;
 static const pair *subject;
 static uint64_t *known; /* history by position of the running request, by the naive model */
 
-/* A row that a step should have seen and did not; memory 0, a global layer: none. */
+/* A row that a step should have seen and did not; memory 0, a global layer: none; -1: more rows than the step's bucket
+ * has. */
 static struct torn_row { int32_t memory, pos; } torn;
 
 /* Candidates of the draft's next block, best first. */
@@ -101,6 +102,7 @@ static void nothing(const void *args, const lane *ln) { (void)args, (void)ln; }
 static void fake_qkv_store(const void *args, const lane *ln) {
     const qkv_store_args *a = args;
     (void)ln;
+    if (a->rows->n > a->qkv.rows) torn.memory = -1;
     if (a->kv.kind == KV_BLOCK) return; /* the draft's block vanishes after the round */
     int32_t layer = 0;
     while (subject->target.kv.layer[layer].k != a->kv.k) layer++;
@@ -148,6 +150,7 @@ static void fake_ctx_store(const void *args, const lane *ln) {
     const ctx_store_args *a = args;
     const view *taps = &subject->target.tap_ring;
     (void)ln;
+    if (a->rows->n > a->kv.rows) torn.memory = -1;
     int32_t layer = 0, width = taps->cols / subject->target.taps;
     while (subject->draft.ring[layer].k != a->ring.k) layer++;
     for (int32_t r = 0; r < a->rows->n; r++) {
@@ -487,12 +490,13 @@ static int32_t ring_reach(const world *w) {
 static int32_t cut_point(const world *w, talk *t) {
     static const int32_t BORDER[] = { KV_PAGE, 16, 320 };
     int32_t unit = BORDER[draw(3)], reach = ring_reach(w);
-    switch (draw(7)) {
+    switch (draw(8)) {
     case 0: return t->n;
     case 1: return max_i32(t->n - draw(40), 0);
     case 2: return min_i32(t->n, max_i32(t->n / unit * unit - 1 + draw(3), 0));
     case 3: return t->parted = draw(t->n + 1);
-    case 4: return min_i32(t->n, max_i32(t->n - reach - 40 + draw(80), 0));
+    case 4:
+    case 5: return min_i32(t->n, max_i32(t->n - reach - 8 + draw(40), 0));
     default: return min_i32(t->parted, t->n);
     }
 }
@@ -731,6 +735,7 @@ static void test_all_happened(void **state) {
 
 /* ---- scripts ---- */
 
+static shape SCRIPTS_ALONE = { "scripts without a draft", 16, 0, 4000, 40000, 64, 200, 0 };
 static shape SCRIPTS = { "scripts", 16, 16, 4000, 40000, 64, 200, 0 };
 
 static void answer_plainly(world *w, int32_t anchor, int32_t n) {
@@ -775,13 +780,44 @@ static void test_places(void **state) {
     assert_int_equal(simple_request(w, 2, 500, 600, 0), 500);
     assert_int_equal(simple_request(w, 1, 2500, 2700, 0), 2500); /* where a prompt has parted before */
     assert_int_equal(simple_request(w, 1, 2500, 2700, 300), 2500);
-    assert_int_equal(simple_request(w, 2, 500, 600, 0), 500);
+    assert_int_equal(simple_request(w, 3, 100, 100, 0), 0); /* chunks that do not begin at a border end there */
+    assert_int_equal(simple_request(w, 3, 2400, 2400, 0), 100);
+    assert_int_equal(simple_request(w, 2, 500, 600, 30), 500);
     static int32_t prompt[PLENTY];
-    memcpy(prompt, w->token, 600 * sizeof *prompt); /* all of it, and what it became */
-    prompt[600] = 1;
-    begin(w, 601, prompt, true);
-    assert_int_equal(timelines_len(w->tl), 600);
-    timelines_end(w->tl, 600);
+    memcpy(prompt, w->token, 630 * sizeof *prompt);
+    prompt[630] = 1;
+    assert_int_equal(simple_request(w, 3, 2200, 2300, 0), CHECKPOINT_EVERY);
+    begin(w, 631, prompt, true); /* the end of the answer */
+    assert_int_equal(timelines_len(w->tl), 630);
+    timelines_end(w->tl, 630);
+    world_close(w);
+}
+
+/* Rows that were rejected have displaced others all the same: the rings reach back so much less. */
+static void test_rejected_rows(void **state) {
+    (void)state;
+    enum { N = 600, ROWS = NODES_MAX, LOW = N + ROWS - 320 + 16 - 1 }; /* 320 slots, window 16 */
+    world *w = world_open(&SCRIPTS_ALONE);
+    for (int32_t shared = LOW; shared >= LOW - 1; shared--) {
+        int32_t right[DEPTH_MAX], wrong[DEPTH_MAX];
+        simple_request(w, 1 + shared, N, N, 0);
+        naive_answer(w, N - 1, w->token[N - 1], right, DEPTH_MAX); /* the first of them is the anchor */
+        for (int32_t i = 0; i < DEPTH_MAX; i++) wrong[i] = (right[min_i32(i + 1, DEPTH_MAX - 1)] + 1) % 400;
+        static int32_t prompt[PLENTY];
+        memcpy(prompt, w->token, N * sizeof *prompt);
+        begin(w, N, prompt, true);
+        timelines_reserve(w->tl, NODES_MAX + 1);
+        int32_t anchor = steps_prefill(w->s, prompt + N - 1, 1, true)->token[0];
+        timelines_prefilled(w->tl, prompt + N - 1, 1);
+        const step_out *out = steps_verify(w->s, wrong, DEPTH_MAX);
+        assert_int_equal(out->rows, ROWS);
+        assert_int_equal(out->accepted, 0);
+        committed(w, out, anchor);
+        timelines_end(w->tl, N + 1);
+        w->was = N + 1;
+        int32_t start = simple_request(w, 1 + shared, shared, shared + 1, 0);
+        assert_int_equal(start, shared == LOW ? LOW : 0);
+    }
     world_close(w);
 }
 
@@ -886,9 +922,10 @@ int main(int argc, char **argv) {
     if (argc > 1) seed = strtoull(argv[1], NULL, 10);
     if (argc > 2) steps_wanted = (int32_t)strtol(argv[2], NULL, 10);
     printf("seed %llu, %d steps\n", (unsigned long long)seed, steps_wanted);
-    struct CMUnitTest tests[N_SHAPES + 6] = { [N_SHAPES] = cmocka_unit_test(test_all_happened),
+    struct CMUnitTest tests[N_SHAPES + 7] = { [N_SHAPES] = cmocka_unit_test(test_all_happened),
                                               cmocka_unit_test(test_places),
                                               cmocka_unit_test(test_shared_pages),
+                                              cmocka_unit_test(test_rejected_rows),
                                               cmocka_unit_test(test_cost_of_remembering),
                                               cmocka_unit_test(test_cost_of_context),
                                               cmocka_unit_test(test_cost_of_a_prefix) };
