@@ -324,6 +324,14 @@ static void test_edits(void **state) {
         answer known = turn(w, q, ROW[i].what);
         expect_cached(known.totals.cached, parts - WINDOW - CHECKPOINT_EVERY, parts, ROW[i].what);
         assert_int_equal(cached_again(w, q, &known, ROW[i].what), p.n - 1);
+        if (ROW[i].tail > CHECKPOINT_SLACK) { /* another edit at the same place finds a checkpoint there */
+            p.ids[parts] = 1002;
+            question other = ask_so(&p, 1, ROW[i].how);
+            other.reuse = true;
+            answer a = get_answer(w->warm, &other);
+            assert_int_equal(a.totals.cached, parts);
+            answer_free(&a);
+        }
         answer_free(&known);
         token_list_free(&p);
     }
