@@ -63,6 +63,23 @@ static void rings_written(timelines *tl, int32_t high) {
     if (tl->d) tl->context_from = max_i32(tl->context_from, tl->high - tl->d->ring[0].slots);
 }
 
+/* The draft's ring, filled below `have`, was filled up to `base` from the oldest position on that the draft sees there:
+ * rows before that one were skipped, and never come. */
+static void context_filled(timelines *tl, int32_t have, int32_t base) {
+    if (tl->d && base - draft_window(tl) > have) tl->context_from = max_i32(tl->context_from, base - draft_window(tl));
+}
+
+static void catch_up(timelines *tl) {
+    if (steps_lag(tl->s) > 0) context_filled(tl, steps_ctx_len(tl->s), steps_len(tl->s));
+    steps_catch_up(tl->s);
+    tl->context_len = steps_ctx_len(tl->s);
+}
+
+static void seek(timelines *tl, int32_t base, int32_t ctx_len) {
+    steps_seek(tl->s, base, 0, ctx_len);
+    tl->context_len = ctx_len;
+}
+
 /* First position where the live rings, all caught up, can start. */
 static int32_t live_low(const timelines *tl) { return timelines_low_(tl, tl->target_from, tl->context_from); }
 
@@ -135,7 +152,9 @@ static int32_t new_line(timelines *tl) {
         tl->stats.evicted_lines++;
     }
     line *l = &tl->line[at];
-    if (!l->page) {
+    if (!l->page) { /* for the longest conversation at once: steps do not allocate, and what is not used is not touched
+                     */
+        l->token = xalloc((size_t)tl->t->kv.n_table * KV_PAGE * sizeof *l->token);
         l->page = xalloc((size_t)tl->t->kv.n_table * sizeof *l->page);
         l->mark = xalloc((size_t)(tl->marks + 1) * sizeof *l->mark);
     }
@@ -144,10 +163,6 @@ static int32_t new_line(timelines *tl) {
 }
 
 static void push_tokens(line *l, const int32_t *token, int32_t n) {
-    if (l->n + n > l->cap) {
-        l->cap = max_i32(l->n + n, 2 * l->cap);
-        l->token = xrealloc(l->token, (size_t)l->cap * sizeof *l->token);
-    }
     memcpy(l->token + l->n, token, (size_t)n * sizeof *token);
     l->n += n;
 }
@@ -192,6 +207,7 @@ static int32_t free_mark(timelines *tl, int32_t saves) {
     int32_t worst = -1;
     for (int32_t i = 0; i < tl->marks; i++) {
         if (tl->mark[i].refs == 0) return i;
+        if (i == tl->held) continue;
         if (worst < 0 || mark_value(tl, &tl->mark[i]) < mark_value(tl, &tl->mark[worst])) worst = i;
     }
     if (worst < 0 || mark_value(tl, &tl->mark[worst]) > (double)saves) return -1;
@@ -206,7 +222,7 @@ void timelines_mark(timelines *tl) {
     line *l = &tl->line[tl->live];
     if (tl->parted <= l->n) tl->parted = -1;
     if (tl->forget || l->n == 0) return;
-    steps_catch_up(tl->s);
+    catch_up(tl);
     int32_t before = l->n_marks ? tl->mark[l->mark[l->n_marks - 1]].at.pos : 0;
     if (before == l->n) return;
     int32_t i = free_mark(tl, l->n - before);
@@ -267,7 +283,7 @@ static void restore(timelines *tl, checkpoint *c, int32_t start) {
     c->used = tl->now;
     tl->target_from = c->target_from, tl->context_from = c->context_from;
     tl->high = c->at.pos;
-    steps_seek(tl->s, start, 0, start);
+    seek(tl, start, start);
     tl->stats.restored++;
 }
 
@@ -275,25 +291,30 @@ static void start_empty(timelines *tl) {
     leave_live(tl);
     enter_line(tl, new_line(tl));
     tl->high = tl->target_from = tl->context_from = 0;
-    steps_seek(tl->s, 0, 0, 0);
+    seek(tl, 0, 0);
 }
 
 static void start_from(timelines *tl, const prefix_choice *c) {
     int32_t at = c->line, mark = c->mark < 0 ? -1 : tl->line[at].mark[c->mark];
     tl->pinned = at;
     if (mark >= 0) {
-        tl->mark[mark].refs++; /* cutting the line, or leaving the live one, may let go of it */
+        tl->mark[mark].refs++; /* cutting the line may let go of it, */
+        tl->held = mark;       /* and leaving the live one wants a checkpoint */
         leave_live(tl);
     }
-    if (tl->line[at].n - c->start >= FORK_TAIL) tl->pinned = at = fork_line(tl, at, c->start);
+    if (tl->line[at].n - c->start >= FORK_TAIL) {
+        tl->pinned = at = fork_line(tl, at, c->start);
+        tl->live = -1; /* the old one may make room for the new one's page */
+    }
     cut_line(tl, &tl->line[at], c->start);
     enter_line(tl, at);
     tl->pinned = -1;
     if (mark >= 0) {
         restore(tl, &tl->mark[mark], c->start);
         tl->mark[mark].refs--;
+        tl->held = -1;
     } else {
-        steps_seek(tl->s, c->start, 0, c->start);
+        seek(tl, c->start, c->start);
     }
 }
 
@@ -329,6 +350,9 @@ void timelines_prefilled(timelines *tl, const int32_t *token, int32_t n) {
 
 void timelines_step(timelines *tl, const int32_t *token, int32_t n, int32_t rows) {
     line *l = &tl->line[tl->live];
+    int32_t ctx_len = steps_ctx_len(tl->s);
+    if (ctx_len > tl->context_len) context_filled(tl, tl->context_len, l->n);
+    tl->context_len = ctx_len;
     rings_written(tl, l->n + rows);
     push_tokens(l, token, n);
 }
@@ -338,10 +362,10 @@ void timelines_end(timelines *tl, int32_t n) {
     if (n < l->n) {
         cut_line(tl, l, n);
         enter_line(tl, tl->live);
-        steps_seek(tl->s, n, 0, min_i32(steps_ctx_len(tl->s), n));
+        seek(tl, n, min_i32(steps_ctx_len(tl->s), n));
     }
     timelines_mark(tl); /* the next prompt goes on here, and the one after it may change what comes next */
-    steps_catch_up(tl->s);
+    catch_up(tl);
     if (tl->forget) drop_line(tl, tl->live);
 }
 
@@ -380,7 +404,8 @@ status timelines_open(timelines **out, target *t, draft *d, steps *s, int32_t ch
     void *images = NULL;
     if (bytes) TRY(try_block(&images, bytes, "checkpoints of the sliding layers", e));
     timelines *tl = xalloc(sizeof *tl);
-    *tl = (timelines){ .t = t, .d = d, .s = s, .live = -1, .pinned = -1, .parted = -1, .marks = checkpoints };
+    *tl =
+        (timelines){ .t = t, .d = d, .s = s, .live = -1, .pinned = -1, .held = -1, .parted = -1, .marks = checkpoints };
     tl->images = images, tl->image_bytes = bytes;
     tl->ring_slots = find_ring_slots(t);
     tl->mark = xalloc((size_t)(checkpoints + 1) * sizeof *tl->mark);

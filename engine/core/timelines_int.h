@@ -16,7 +16,7 @@ typedef struct checkpoint {
 
 typedef struct line {
     bool taken;
-    int32_t *token, n, cap;
+    int32_t *token, n;      /* room for a whole page table */
     int32_t *page, n_pages; /* [table] */
     int32_t *mark, n_marks; /* checkpoints by number, by rising position */
     int64_t used;           /* request that last continued it */
@@ -29,10 +29,12 @@ struct timelines {
     line line[TIMELINES_MAX];
     int32_t live;         /* whose rings and page table these are; -1: nobody's */
     int32_t pinned;       /* not to be evicted either; -1: none */
+    int32_t held;         /* checkpoint that is about to be restored: it is not to be taken. -1: none */
     bool forget;          /* the live one is not to be remembered */
     int32_t high;         /* indices below have been written into the rings */
     int32_t target_from;  /* positions below are not in the target's rings (or were overwritten) */
     int32_t context_from; /* likewise the draft's */
+    int32_t context_len;  /* steps_ctx_len before the running step */
     int32_t ring_slots;   /* of the target's rings */
     int32_t parted;       /* where the prompt leaves what was known; a checkpoint belongs there. -1: none */
     int32_t *page_refs, *page_free, n_free;
