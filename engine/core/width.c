@@ -13,11 +13,11 @@ static const float COPY_MARGIN = 0.1f; /* tokens that a copy must promise above 
 static const float TRUST_SURE = 0.7f, TRUST_PRIOR = 0.5f;
 static const float TRUST_FADE = 0.9f, TRUST_RETURN = 0.99f; /* per copy that was tried, and that was not */
 static const float MARGIN = 0.015f; /* drafting goes on and off this much above and below plain steps */
-/* Probes. */
-/* Share of the time, in proportion to what drafting could win at best (twice as fast: this share), and at most. */
-static const float PROBE_SHARE = 0.005f, PROBE_SHARE_MOST = 0.015f;
-enum { PROBE_GAP = 16, PROBE_ROW = 6 }; /* tokens between probes; probes in a row while they succeed */
-static const float PROBE_SAVED = 2.0f;  /* unspent time is kept for so many probes */
+/* Probes take a share of the time, in proportion to what drafting could win at best (this share where it would be twice
+ * as fast), and at most the second one. Unspent time is kept for some of them, behind PROBE_LAG missing context rows.
+ */
+static const float PROBE_SHARE = 0.005f, PROBE_SHARE_MOST = 0.015f, PROBE_SAVED = 2.0f;
+enum { PROBE_LAG = 128, PROBE_GAP = 16, PROBE_ROW = 6 }; /* tokens between probes; probes in a row while they succeed */
 static const int64_t STALE_NS = 60000000000LL;
 static const float CATCH_UP_SPREAD = 1.0f / 8.0f; /* rounds over which a catch-up is paid back */
 
@@ -121,25 +121,17 @@ static void learn_candidate(width *w, int32_t class, bool was_right) {
     *r += CLASS_WEIGHT * (outcome - *r);
 }
 
-/* Of every node whose parent is right, in order: was it? Behind a right sibling a wrong one says nothing new. Returns
- * how many candidates were judged. */
-static int32_t learn_nodes(width *w, const step_out *o) {
-    int32_t judged = 0;
+/* Of every node whose parent is right: was it? */
+static void learn_nodes(width *w, const step_out *o) {
     for (int32_t i = 1; i <= o->drafted; i++) {
         const node_note *n = &o->note[i];
         if (!(n->source & NODE_DRAFT)) continue;
-        for (int32_t j = 0; j < o->n; j++) {
-            if (o->path[j] != n->parent) continue;
-            learn_candidate(w, n->conf, j + 1 < o->n && o->path[j + 1] == i);
-            judged++;
-        }
+        for (int32_t j = 0; j < o->n; j++)
+            if (o->path[j] == n->parent) learn_candidate(w, n->conf, j + 1 < o->n && o->path[j + 1] == i);
     }
-    return judged;
 }
 
 /* ---- trust in copies ---- */
-
-static width_trust *trust_of(width *w, float p0) { return &w->copied[p0 >= TRUST_SURE]; }
 
 float width_trust_in(const width *w, float p0) {
     const width_trust *t = &w->copied[p0 >= TRUST_SURE];
@@ -148,7 +140,7 @@ float width_trust_in(const width *w, float p0) {
 }
 
 void width_copied(width *w, float p0, bool tried, bool right) {
-    width_trust *t = trust_of(w, p0);
+    width_trust *t = &w->copied[p0 >= TRUST_SURE];
     float fade = tried ? TRUST_FADE : TRUST_RETURN;
     t->hits *= fade, t->hoped *= fade;
     if (tried) t->hits += right ? 1.0f : 0.0f, t->hoped += p0;
@@ -363,7 +355,7 @@ void width_measured(width *w, int32_t ctx, const width_choice *c, const step_out
     }
     w->since_draft += o->n;
     if (o->rows == 1) w->since_plain = 0, w->plains++;
-    float saved = PROBE_SAVED * probe_ns(w, &(width_input){ .ctx = ctx, .lag = 128 }, w->best ? w->best : 1);
+    float saved = PROBE_SAVED * probe_ns(w, &(width_input){ .ctx = ctx, .lag = PROBE_LAG }, w->best ? w->best : 1);
     w->credit += probe_share(w, t) * ns;
     if (w->credit > saved) w->credit = saved;
 }
