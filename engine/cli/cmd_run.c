@@ -183,7 +183,7 @@ static void print_stats(const answer *a) {
     fprintf(stderr, "prompt %d tokens, %.1f ms (%.0f tok/s); answer %d tokens, %.1f ms (%.0f tok/s), %s\n", t->prompt,
             (double)t->prefill_ns * 1e-6, per_second(t->prompt, t->prefill_ns), t->generated,
             (double)t->decode_ns * 1e-6, per_second(t->generated - 1, t->decode_ns), finish_reason(a->why));
-    if (!t->rounds) return;
+    if (!t->steps) return;
     fprintf(stderr,
             "%.2f tokens per step; %d rounds, %d of %d proposals accepted; ms per step: draft %.3f, verify %.3f, rest "
             "%.3f\n",
@@ -197,8 +197,7 @@ static void print_stats(const answer *a) {
     fprintf(stderr, "; by rows:");
     for (int r = 1; r <= SPEC_POSITIONS; r++)
         if (t->by_rows[r]) fprintf(stderr, " %d: %d", r, t->by_rows[r]);
-    fputc('\n', stderr);
-    fprintf(stderr, "rounds by accepted length:");
+    if (t->rounds) fputs("\nrounds by accepted length:", stderr);
     for (int i = 0; i < SPEC_POSITIONS; i++)
         if (t->by_length[i]) fprintf(stderr, " %d: %.0f%%", i, 100.0 * t->by_length[i] / t->rounds);
     fputc('\n', stderr);

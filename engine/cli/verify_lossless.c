@@ -223,7 +223,9 @@ static void verify_setting(world *w, int setting, lossless_shapes set, tally *t)
     for (int k = 0; k < n; k++) {
         const result *r = &results[k];
         if (r->broken) continue;
-        bool proposed = r->drafted > 0 && (ways[k].source == SOURCE_JUNK || r->accepted > 0);
+        /* a dead proposer would pass; auto may find that nothing pays */
+        bool proposed =
+            ways[k].shape->mode == SPEC_AUTO || (r->drafted > 0 && (ways[k].source == SOURCE_JUNK || r->accepted > 0));
         tally_line(t, proposed && (!ways[k].warm || r->cached > 0),
                    "%s; %s, %s, %s, %d threads: %zu prompts, %lld tokens equal; %.2f tokens per step",
                    SETTINGS[setting].name, ways[k].shape->name, proposer_name(ways[k].source),

@@ -64,7 +64,7 @@ def commands():
     check("run: the streamed text is the text of --json", text.stdout.decode().rstrip("\n") == plain["text"].rstrip("\n"), text.stdout)
     check("run: prompt from standard input", answer("-", stdin=PROMPT.encode())["tokens"] == plain["tokens"])
     stats = skiff("run", PROMPT).stderr.decode()
-    check("run: statistics on stderr", "tok/s" in stats and "tokens per step" in stats and "rounds by accepted length" in stats, stats)
+    check("run: statistics on stderr", "tok/s" in stats and "tokens per step" in stats and "steps by reason" in stats, stats)
     bent = [answer("--repeat-penalty", "1.5", "--presence-penalty", "0.5", "--frequency-penalty", "0.5", "--temp", "0", "-n", "60", "--spec-tokens", k, PROMPT) for k in ("0", "7")]
     check("run: penalties, with and without speculation", bent[0].get("tokens") == bent[1].get("tokens") and bent[0]["tokens"] != plain["tokens"][:60], bent)
     longer = answer("--min-tokens", str(len(plain["tokens"]) + 5), PROMPT)
