@@ -134,13 +134,13 @@ static void learn_nodes(width *w, const step_out *o) {
 /* ---- trust in copies ---- */
 
 float width_trust_in(const width *w, float p0) {
-    const width_trust *t = &w->copied[p0 >= TRUST_SURE];
+    const width_trust *t = &w->copied[w->kind][p0 >= TRUST_SURE];
     float f = (t->hits + TRUST_PRIOR) / (t->hoped + TRUST_PRIOR);
     return f * p0 > RIGHT_MOST ? RIGHT_MOST / p0 : f;
 }
 
 void width_copied(width *w, float p0, bool tried, bool right) {
-    width_trust *t = &w->copied[p0 >= TRUST_SURE];
+    width_trust *t = &w->copied[w->kind][p0 >= TRUST_SURE];
     float fade = tried ? TRUST_FADE : TRUST_RETURN;
     t->hits *= fade, t->hoped *= fade;
     if (tried) t->hits += right ? 1.0f : 0.0f, t->hoped += p0;
@@ -227,27 +227,39 @@ static float probe_ns(const width *w, const width_input *in, int32_t k) {
     return w->draft[t].ns[k] + w->verify[t].ns[2] - w->verify[t].ns[1] + w->ctx_row * (float)in->lag;
 }
 
-/* lambda, what rows cost, and whether drafting pays. */
+/* Rows to draft, at most `most`: those with the best rate so far. */
+static int32_t best_rows(const width *w, int32_t most) {
+    int32_t best = 0;
+    for (int32_t k = 1; k <= most; k++)
+        if (best == 0 || w->tokens[k] * w->time[best] > w->tokens[best] * w->time[k]) best = k;
+    return best;
+}
+
+/* lambda, and whether drafting pays. */
 static void weigh(width *w, const width_input *in) {
     int32_t t = tier_of(in->ctx), most = min_i32(w->draft_max, in->depth);
     tier_enter(w, t);
-    const cost_curve *c = &w->verify[t];
-    float plain = 1.0f / c->ns[1], drafted = 0.0f, late = w->ctx_row * (float)in->lag * CATCH_UP_SPREAD;
     if (w->draft_max && w->time[1] == 0.0f) { /* the first request */
-        float s[DEPTH_MAX];
-        w->lambda = plain;
+        float s[DEPTH_MAX] = { 0 };
+        w->lambda = 1.0f / w->verify[t].ns[1];
         w->credit = probe_ns(w, in, 1); /* for a first look */
         usual_chances(w, s);
         learn_rounds(w, in->ctx, s, 1.0f);
+        w->favourite = best_rows(w, w->draft_max);
     }
-    w->best = 0;
-    for (int32_t k = 1; k <= most; k++) {
-        float rate = w->tokens[k] / (w->time[k] + (w->drafting ? 0.0f : late));
-        if (rate > drafted) drafted = rate, w->best = k;
+    float plain = 1.0f / w->verify[t].ns[1], drafted = 0.0f;
+    w->best = w->favourite <= most ? w->favourite : best_rows(w, most);
+    if (w->best) {
+        float late = w->drafting ? 0.0f : w->ctx_row * (float)in->lag * CATCH_UP_SPREAD;
+        drafted = w->tokens[w->best] / (w->time[w->best] + late);
     }
     w->drafting = drafted > plain * (w->drafting ? 1.0f - MARGIN : 1.0f + MARGIN);
     w->lambda = drafted > plain ? drafted : plain;
-    for (int32_t r = 0; r <= NODES_MAX; r++) w->cost[r] = r ? w->lambda * c->ns[r] : 0.0f;
+}
+
+static void price_rows(width *w, int32_t ctx) {
+    const cost_curve *c = &w->verify[tier_of(ctx)];
+    for (int32_t r = 1; r <= NODES_MAX; r++) w->cost[r] = w->lambda * c->ns[r];
 }
 
 /* How much of the looked-up chain is worth verifying alone, and what it is then worth above a plain step. */
@@ -294,25 +306,28 @@ static bool plain_is_unknown(const width *w, int32_t ctx) {
     return w->drafting && w->since_plain >= gap;
 }
 
-void width_choose(width *w, const width_input *in, width_choice *out) {
-    weigh(w, in);
-    float worth, drafted = 0.0f, plain = 1.0f - w->cost[1];
-    int32_t given = best_given(w, in, &worth);
-    *out = (width_choice){ .why = SPEC_WHY_PLAIN };
-    if (w->drafting) drafted = w->tokens[w->best] - w->lambda * w->time[w->best] - plain;
+/* Everything else than a plain step. */
+static void choose_round(width *w, const width_input *in, width_choice *out) {
+    price_rows(w, in->ctx);
+    float worth, drafted = 0.0f;
+    int32_t given = best_given(w, in, &worth), most = most_nodes(w, in->nodes);
+    if (w->drafting) drafted = w->tokens[w->best] - w->lambda * w->time[w->best] - (1.0f - w->cost[1]);
     if (given && (!w->drafting || worth > drafted)) {
         *out = (width_choice){ .given = given, .nodes = given, .why = SPEC_WHY_LOOKUP };
     } else if (plain_is_unknown(w, in->ctx)) {
         out->why = SPEC_WHY_CLOCK;
     } else if (w->drafting) {
-        *out = (width_choice){ .draft = w->best, .given = min_i32(in->n, in->depth), .why = SPEC_WHY_DRAFT };
-        out->nodes = most_nodes(w, in->nodes);
+        *out = (width_choice){ w->best, min_i32(in->n, in->depth), most, 0, SPEC_WHY_DRAFT };
     } else if (probe_is_due(w, in)) {
-        *out = (width_choice){ .draft = w->best, .given = min_i32(in->n, in->depth), .why = SPEC_WHY_PROBE };
-        out->nodes_min = min_i32(in->nodes, 1 + w->probing);
-        out->nodes =
-            min_i32(in->nodes, out->nodes_min > most_nodes(w, in->nodes) ? out->nodes_min : most_nodes(w, in->nodes));
+        int32_t least = min_i32(in->nodes, 1 + w->probing);
+        *out = (width_choice){ w->best, min_i32(in->n, in->depth), least > most ? least : most, least, SPEC_WHY_PROBE };
     }
+}
+
+void width_choose(width *w, const width_input *in, width_choice *out) {
+    weigh(w, in);
+    *out = (width_choice){ .why = SPEC_WHY_PLAIN };
+    if (in->n || w->drafting || plain_is_unknown(w, in->ctx) || probe_is_due(w, in)) choose_round(w, in, out);
 }
 
 /* ---- outcome ---- */
@@ -322,6 +337,15 @@ static void settle_probe(width *w, int32_t ctx, const step_out *o, float ns, flo
     w->credit -= ns - (float)o->n * w->verify[tier_of(ctx)].ns[1];
     bool good = worth > 0.0f || (o->drafted > 0 && o->accepted == o->drafted);
     w->probing = good && w->probing < PROBE_ROW ? w->probing + 1 : 0;
+}
+
+/* What the steps since the last time allow for probes. */
+static void settle_credit(width *w, int32_t ctx) {
+    int32_t t = tier_of(ctx);
+    float saved = PROBE_SAVED * probe_ns(w, &(width_input){ .ctx = ctx, .lag = PROBE_LAG }, w->best ? w->best : 1);
+    w->credit = clamp(w->credit + probe_share(w, t) * w->unpaid, -saved, saved);
+    w->unpaid = 0.0f;
+    w->settled = w->since_draft;
 }
 
 static void learn_draft(width *w, int32_t ctx, const width_choice *c, const step_out *o, float ns) {
@@ -334,8 +358,9 @@ static void learn_draft(width *w, int32_t ctx, const width_choice *c, const step
         w->usual[j] += USUAL_WEIGHT * (expf(w->conf[o->draft_conf[j]]) - w->usual[j]);
     float weight = c->why == SPEC_WHY_PROBE && w->weight < 1.0f / 3.0f ? 1.0f / 3.0f : w->weight;
     learn_rounds(w, ctx, s, weight);
+    w->favourite = best_rows(w, w->draft_max);
     if (w->weight > ROUND_WEIGHT) w->weight = 1.0f / (1.0f / w->weight + 1.0f);
-    w->since_draft = 0;
+    w->since_draft = w->settled = 0;
     w->first_look = false;
     w->since_plain++;
     best_cut(w, &w->verify[t], s, o->draft_depth, &tokens, &verify);
@@ -355,7 +380,6 @@ void width_measured(width *w, int32_t ctx, const width_choice *c, const step_out
     }
     w->since_draft += o->n;
     if (o->rows == 1) w->since_plain = 0, w->plains++;
-    float saved = PROBE_SAVED * probe_ns(w, &(width_input){ .ctx = ctx, .lag = PROBE_LAG }, w->best ? w->best : 1);
-    w->credit += probe_share(w, t) * ns;
-    if (w->credit > saved) w->credit = saved;
+    if (w->draft_max && w->since_draft >= w->settled + PROBE_GAP) settle_credit(w, ctx);
+    w->unpaid += ns;
 }

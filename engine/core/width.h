@@ -59,7 +59,7 @@ typedef struct width {
     /* acceptance; [1]: sampled requests, whose drafts are right more rarely */
     float right[2][CONF_CLASSES];
     int kind;                 /* of the running request: 0 greedy, 1 sampled */
-    width_trust copied[2];    /* of looked-up chains that begin doubtfully, and surely */
+    width_trust copied[2][2]; /* by kind: of looked-up chains that begin doubtfully, and surely */
     float hits, hoped;        /* fading sums of outcomes and of what `right` said about them */
     float conf[CONF_CLASSES]; /* for the tree: log of right, corrected by these two */
     float usual[DEPTH_MAX];   /* fading mean of the corrected share, by depth of the likeliest chain */
@@ -69,12 +69,13 @@ typedef struct width {
     float lambda;                     /* tokens per ns */
     float cost[NODES_MAX + 1];        /* lambda * C */
     bool drafting;                    /* it pays */
-    float credit;                     /* ns that probes may take */
+    float credit, unpaid;             /* ns that probes may take; ns of steps since that was settled */
+    int32_t settled;                  /* since_draft then */
     int32_t plains;                   /* plain steps that were measured */
     int32_t since_draft, since_plain; /* tokens since a drafted round; drafted rounds since a plain step */
     bool first_look;                  /* the request has not drafted yet */
     int32_t probing;                  /* probes in a row */
-    int32_t best;                     /* rows that drafting would use */
+    int32_t favourite, best; /* rows with the best rate; likewise as far as the answer goes: drafting uses them */
 } width;
 
 /* draft_max: most rows the draft proposes, 0: there is none. */
