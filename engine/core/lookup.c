@@ -269,6 +269,8 @@ static void walk(search *s, const lookup *l, const corpus *in, int32_t p, int32_
 
 static void find_places(search *s, const lookup *l) {
     const corpus *t = &l->timeline, *pred = &l->prediction;
+    /* what did not occur as a short gram did not occur as a long one: most steps end here */
+    if (pred->n == 0 && (t->n < gram_len(l, 0) || *find_prev(l, t, t->n, 0) == 0)) return;
     for (int32_t tier = l->tiers - 1; tier >= 0 && s->n == 0; tier--) {
         if (gram_len(l, tier) > t->n) continue;
         if (pred->n) walk(s, l, pred, *find_head(pred, gram_hash(l, t, t->n, tier), tier), tier);

@@ -9,7 +9,7 @@ static const float HIT_FADE = 0.95f;            /* per candidate; text changes i
 static const float HIT_PRIOR = 0.5f;            /* candidates that are taken as having proved as right as hoped */
 static const float ROUND_WEIGHT = 1.0f / 6.0f, USUAL_WEIGHT = 1.0f / 6.0f;
 static const float RIGHT_MOST = 0.99f, RIGHT_LEAST = 0.005f;
-static const float COPY_MARGIN = 0.1f; /* tokens that a copy must promise above its price: only hopes are looked at */
+static const float COPY_MARGIN = 0.15f; /* tokens that a copy must promise above its price: only hopes are looked at */
 static const float TRUST_SURE = 0.7f, TRUST_PRIOR = 0.5f;
 static const float TRUST_FADE = 0.9f, TRUST_RETURN = 0.99f; /* per copy that was tried, and that was not */
 static const float MARGIN = 0.015f; /* drafting goes on and off this much above and below plain steps */

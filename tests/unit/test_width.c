@@ -325,7 +325,7 @@ static void test_lookup(void **state) {
     set_card_costs(&o);
     start(&o, 1.0);
     run(&o, 100); /* drafting does not pay here */
-    float sure[8], doubtful[8] = { 0.3f, 0.2f, 0.1f, 0.05f, 0.01f, 0.01f, 0.01f, 0.01f }, junk[8] = { 0.05f, 0.01f };
+    float sure[8], doubtful[8] = { 0.4f, 0.2f, 0.1f, 0.05f, 0.01f, 0.01f, 0.01f, 0.01f }, junk[8] = { 0.05f, 0.01f };
     for (int i = 0; i < 8; i++) sure[i] = 0.97f;
     width_choice c;
     o.w.first_look = false, o.w.credit = 0.0f;
@@ -334,7 +334,7 @@ static void test_lookup(void **state) {
     width_choose(&o.w, &(width_input){ .ctx = 300, .depth = 8, .nodes = 5, .p = sure, .n = 8 }, &c);
     assert_true(c.why == SPEC_WHY_LOOKUP && c.given == 5);
     width_choose(&o.w, &(width_input){ .ctx = 300, .depth = 8, .nodes = 31, .p = doubtful, .n = 8 }, &c);
-    assert_true(c.why == SPEC_WHY_LOOKUP && c.given == 2); /* 0.3 and 0.2 pay for their rows, 0.1 does not */
+    assert_true(c.why == SPEC_WHY_LOOKUP && c.given == 2); /* 0.4 and 0.2 pay for their rows, 0.1 does not */
     width_choose(&o.w, &(width_input){ .ctx = 300, .depth = 8, .nodes = 31, .p = junk, .n = 2 }, &c);
     assert_true(c.why == SPEC_WHY_PLAIN && c.nodes == 0);
 
