@@ -323,6 +323,10 @@ status engine_submit(engine *en, const gen_request *rq, gen_id *id, err *e) {
         if (rq->tokens[i] < 0 || rq->tokens[i] >= f->vocab)
             return err_set(e, ERR_REQUEST, "prompt token %zu is %d; the vocabulary has 0 to %d", i, rq->tokens[i],
                            f->vocab - 1);
+    for (size_t i = 0; i < rq->n_prediction; i++)
+        if (rq->prediction[i] < 0 || rq->prediction[i] >= f->vocab)
+            return err_set(e, ERR_REQUEST, "token %zu of the prediction is %d; the vocabulary has 0 to %d", i,
+                           rq->prediction[i], f->vocab - 1);
     TRY(check_spec(&rq->spec, f, e));
     TRY(check_pick(&rq->pick, e));
     TRY(check_tokens(rq, f->vocab, e));

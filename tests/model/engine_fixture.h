@@ -16,8 +16,9 @@ typedef struct question {
     size_t n;
     int32_t max_new;
     spec_options spec;
-    bool reuse;       /* of what earlier questions left; ask() says no */
-    int32_t logprobs; /* as in gen_request */
+    const token_list *prediction; /* NULL: none; lives as long as the answer takes */
+    bool reuse;                   /* of what earlier questions left; ask() says no */
+    int32_t logprobs;             /* as in gen_request */
     pick_options pick;
     reply_options reply;
 } question;
@@ -68,6 +69,8 @@ FIXTURE status submit(engine *en, const question *q, answer *a, err *e) {
                        .reply = q->reply,
                        .spec = q->spec,
                        .no_cache = !q->reuse,
+                       .prediction = q->prediction ? q->prediction->ids : NULL,
+                       .n_prediction = q->prediction ? q->prediction->n : 0,
                        .logprobs = q->logprobs,
                        .mem = mem,
                        .user = a };

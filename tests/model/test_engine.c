@@ -397,6 +397,29 @@ static void test_proposers(void **state) {
     token_list_free(&prompt);
 }
 
+/* What was predicted is copied, as far as it comes true; the text stays the same. */
+static void test_prediction(void **state) {
+    world *w = *state;
+    engine *en = start((engine_options){ .ctx = CTX, .proposers = PROPOSE_LOOKUP, .spec = { SPEC_FIXED, 7, 0, 0 } });
+    question q = ask(&w->code, 100, SPEC_DEFAULT);
+    q.reply.ignore_end = true;
+    answer alone = get_answer(en, &q);
+    token_list half = { alone.ids.ids, alone.ids.n / 2, alone.ids.n };
+    const token_list *predictions[] = { &alone.ids, &half, &w->tools };
+    int32_t steps[3];
+    for (int i = 0; i < 3; i++) {
+        q.prediction = predictions[i];
+        answer got = get_answer(en, &q);
+        check_same(&got, &alone, "a prediction", i);
+        steps[i] = got.totals.steps;
+        answer_free(&got);
+    }
+    assert_true(steps[0] <= 25); /* nearly eight tokens a step */
+    assert_true(steps[1] < alone.totals.steps && steps[0] < steps[1]);
+    answer_free(&alone);
+    engine_close(en);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_facts),
                                         cmocka_unit_test(test_widths),
@@ -412,6 +435,7 @@ int main(void) {
                                         cmocka_unit_test(test_ranges),
                                         cmocka_unit_test(test_logprobs),
                                         cmocka_unit_test(test_logprobs_parts),
-                                        cmocka_unit_test(test_proposers) };
+                                        cmocka_unit_test(test_proposers),
+                                        cmocka_unit_test(test_prediction) };
     return cmocka_run_group_tests(tests, engine_setup, engine_teardown);
 }

@@ -41,6 +41,13 @@ static void test_refused(void **state) {
     expect_refused(w->en, &q, ERR_REQUEST, "min_p 1.5");
     q = good, q.pick.top_k = -1;
     expect_refused(w->en, &q, ERR_REQUEST, "top_k -1");
+    token_list wrong = { beyond, 2, 2 };
+    q = good, q.prediction = &wrong;
+    expect_refused(w->en, &q, ERR_REQUEST, "token 1 of the prediction is 4096");
+    q = good, q.spec.tree = 32;
+    expect_refused(w->en, &q, ERR_REQUEST, "32 nodes");
+    q = good, q.spec.min_p = 1.5f;
+    expect_refused(w->en, &q, ERR_REQUEST, "1.5");
     token_list prompt = { demo_tokens(CTX), CTX, CTX };
     q = ask(&prompt, 1, 0);
     expect_refused(w->en, &q, ERR_TOO_LONG, "4096 tokens");
