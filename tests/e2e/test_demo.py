@@ -41,21 +41,22 @@ def answer(*args, **more):
 def commands():
     plain = answer("--spec-tokens", "0", PROMPT)
     for k in (1, 3, 7, 15):
-        spec = answer("--spec-tokens", str(k), PROMPT)
+        spec = answer("--spec", "fixed", "--spec-tokens", str(k), PROMPT)
         check(f"run: {k} proposals give the ids of plain decoding", spec.get("tokens") == plain.get("tokens") != None, spec)
         check(f"run: {k} proposals were verified", spec.get("stats", {}).get("drafted", 0) > 0, spec)
     for nodes in (1, 12, 31):
-        tree = answer("--spec-tree", str(nodes), PROMPT)
+        tree = answer("--spec", "fixed", "--spec-tree", str(nodes), PROMPT)
         check(f"run: a tree of {nodes} nodes gives the ids of plain decoding", tree.get("tokens") == plain.get("tokens"), tree)
     rename = "Rename the variable foo to bar:\n" + "def total(foo):\n    for item in foo:\n        print(foo, item)\n" * 3
     for more in (("--temp", "0"), ("--seed", "5")):
         alone = answer("--spec-tokens", "0", *more, rename)
         for proposers in ("lookup", "dflash,lookup"):
-            copied = answer("--proposers", proposers, *more, rename)
+            copied = answer("--spec", "fixed", "--proposers", proposers, *more, rename)
+            adaptive = answer("--proposers", proposers, *more, rename)
             check(f"run: {proposers} gives the ids of plain decoding ({' '.join(more)})",
-                  copied.get("tokens") == alone.get("tokens") != None, copied)
+                  copied.get("tokens") == adaptive.get("tokens") == alone.get("tokens") != None, copied)
     check("run: looked-up proposals are accepted", copied["stats"]["lookup_accepted"] > 0, copied)
-    narrow = [answer("--kv-dtype", "fp8_e4m3", "--spec-tokens", k, PROMPT) for k in ("0", "7")]
+    narrow = [answer("--kv-dtype", "fp8_e4m3", "--spec", "fixed", "--spec-tokens", k, PROMPT) for k in ("0", "7")]
     check("run: FP8 keys and values, with and without speculation", narrow[0].get("tokens") == narrow[1].get("tokens") != None, narrow)
     seeds = [tuple(answer("--seed", str(s), "-n", "40", PROMPT)["tokens"]) for s in (1, 1, 2)]
     check("run: a seed repeats", seeds[0] == seeds[1], seeds)
@@ -65,7 +66,7 @@ def commands():
     check("run: prompt from standard input", answer("-", stdin=PROMPT.encode())["tokens"] == plain["tokens"])
     stats = skiff("run", PROMPT).stderr.decode()
     check("run: statistics on stderr", "tok/s" in stats and "tokens per step" in stats and "steps by reason" in stats, stats)
-    bent = [answer("--repeat-penalty", "1.5", "--presence-penalty", "0.5", "--frequency-penalty", "0.5", "--temp", "0", "-n", "60", "--spec-tokens", k, PROMPT) for k in ("0", "7")]
+    bent = [answer("--repeat-penalty", "1.5", "--presence-penalty", "0.5", "--frequency-penalty", "0.5", "--temp", "0", "-n", "60", "--spec", "fixed", "--spec-tokens", k, PROMPT) for k in ("0", "7")]
     check("run: penalties, with and without speculation", bent[0].get("tokens") == bent[1].get("tokens") and bent[0]["tokens"] != plain["tokens"][:60], bent)
     longer = answer("--min-tokens", str(len(plain["tokens"]) + 5), PROMPT)
     check("run: at least so many tokens", len(longer.get("tokens", [])) > len(plain["tokens"]) + 5, longer)
