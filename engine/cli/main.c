@@ -16,6 +16,7 @@ static const struct {
     { "verify", cmd_verify, "check this build: golden references, plain against speculative decoding" },
     { "bench", cmd_bench, "measure prefill, plain decoding and speculation" },
     { "tokenize", cmd_tokenize, "text to token ids" },
+    { "detokenize", cmd_detokenize, "token ids to text" },
 };
 enum { COMMANDS_N = sizeof COMMANDS / sizeof *COMMANDS };
 

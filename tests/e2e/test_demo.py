@@ -93,9 +93,49 @@ def commands():
         check("bench perplexity: both kinds over the same tokens", found.get("tokens") == 700 and found["windows"] == 3 and 0 < abs(found["nll_difference"]) < 0.1 and found["bf16"]["perplexity"] > 1, found)
     ids = skiff("tokenize", "--json", "Hello <think>").stdout
     check("tokenize", json.loads(ids)[-1]["text"] == "<think>", ids)
-    for command in ("run", "serve", "inspect", "verify", "bench", "tokenize"):
+    for command in ("run", "serve", "inspect", "verify", "bench", "tokenize", "detokenize"):
         done = skiff(command, "--help")
         check(f"{command} --help", done.returncode == 0 and done.stdout.startswith(b"usage:") or b"skiff " + command.encode() in done.stdout, done)
+
+
+def golden_texts():
+    """Texts of the golden cases, several joined to one."""
+    texts = []
+    for name, members in (("tokenizer/tokenizer_cases", ("text",)), ("template/template_cases", ("expected",)), ("parser_cases", ("raw_text",))):
+        with open(f"tests/golden/{name}.jsonl", encoding="utf-8") as f:
+            texts += [row[m] for row in map(json.loads, f) for m in members if m in row]
+    return ["".join(texts[i::24]) for i in range(24)] + [texts[0], "", "\0", "a\r\n\n", "\ufffd\ue000\U0010ffff", "〈|EOS|〉<think>"]
+
+
+def tokens_and_back():
+    bad = []
+    for text in golden_texts():
+        ids = skiff("tokenize", "--json", "-", stdin=text.encode()).stdout
+        back = skiff("detokenize", stdin=ids)
+        if back.returncode or back.stdout != text.encode():
+            bad.append((text[:80], back.stdout[:80], back.stderr))
+    check("detokenize: the golden texts come back", not bad, bad[:2])
+    check("tokenize: standard input when there is no argument", json.loads(skiff("tokenize", "--json", stdin=b"H").stdout)[0]["text"] == "H")
+    emoji = [t["id"] for t in json.loads(skiff("tokenize", "--json", "🙂").stdout)]
+    words = [str(i) for i in emoji]
+    forms = [skiff("detokenize", *words), skiff("detokenize", ",".join(words)), skiff("detokenize", json.dumps(emoji)),
+             skiff("detokenize", "-", stdin="\n".join(words).encode()), skiff("detokenize", "-m", "target/demo", *words)]
+    check("detokenize: all ways to write ids", len(emoji) > 1 and all(f.stdout == "🙂".encode() for f in forms), forms)
+    cut = skiff("detokenize", *words[:-1]).stdout
+    check("detokenize: an unfinished character is U+FFFD", cut == "\ufffd".encode(), cut)
+    found = json.loads(skiff("detokenize", "--json", "18", *words, "2").stdout)
+    check("detokenize --json", found["text"] == "<think>🙂〈|EOS|〉" and [t["id"] for t in found["tokens"]] == [18, *emoji, 2]
+          and found["tokens"][0]["text"] == "<think>", found)
+    for wrong, name in (("4096", "4096"), ("[1,-1]", "-1"), ("18446744073709551616", "18446744073709551616")):
+        done = skiff("detokenize", "1", wrong) if wrong[0] != "[" else skiff("detokenize", wrong)
+        text = done.stderr.decode()
+        check(f"detokenize: {wrong} is no token", done.returncode == 1 and not done.stdout and f"token {name} " in text and "4096 tokens" in text, done)
+    none = skiff("detokenize", stdin=b"one two")
+    check("detokenize: a word is no id", none.returncode == 1 and b'"one"' in none.stderr, none)
+    child = subprocess.Popen([SKIFF, "detokenize"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child.stdout.close()
+    errors = child.communicate(b"18 19")[1]
+    check("detokenize: a closed pipe is said", child.returncode == 1 and b"standard output" in errors, (child.returncode, errors))
 
 
 def bench_spec():
@@ -492,7 +532,7 @@ def cache_dir():
 
 
 def main():
-    for part in (commands, bench_spec, isa_and_threads, memory_plan, bad_input, damaged_models, interrupts, server, cache_dir, taken_port):
+    for part in (commands, tokens_and_back, bench_spec, isa_and_threads, memory_plan, bad_input, damaged_models, interrupts, server, cache_dir, taken_port):
         try:
             part()
         except Exception as why:  # one broken part must not hide the others
