@@ -127,22 +127,23 @@ LOSSLESS = $(foreach t,1 2,"$(if $(filter 2,$t),@)lossless-$(t)-threads=./$(B)/s
            "lossless-combinations=./$(B)/skiff verify lossless --prompts tests/prompts.jsonl --limit 6 --predict 60 --threads 1 --shapes combinations" \
            "lossless-fp8=./$(B)/skiff verify lossless --prompts tests/prompts.jsonl --limit 4 --predict 50 --threads 1 --shapes combinations --kv-dtype fp8_e4m3"
 GOLDEN   = "golden=./$(B)/skiff verify golden tests/golden"
+TEXT     = "text=./$(B)/skiff verify text tests/golden"
 E2E      = "@e2e-server=python3 tests/e2e/test_server.py ./$(SCRIPT)" "@e2e-demo=python3 tests/e2e/test_demo.py ./$(B)/skiff"
 LINT     = "lint=tests/lint/run.sh" "lint-selftest=tests/lint/selftest.sh"
 
 # Hostile files and requests must end in one clear error without a finding of the sanitizers.
 SAN_B    := build/san-address-undefined
-SAN_RUN  = $(patsubst $(B)/%,$(SAN_B)/%,$(UNIT) $(OPS)) "@san-e2e-demo=python3 tests/e2e/test_demo.py ./$(SAN_B)/skiff"
+SAN_RUN  = $(patsubst $(B)/%,$(SAN_B)/%,$(UNIT) $(OPS)) "san-text=./$(SAN_B)/skiff verify text tests/golden" "@san-e2e-demo=python3 tests/e2e/test_demo.py ./$(SAN_B)/skiff"
 
 test: deps-test ## everything: unit, ops, golden, model, lossless, e2e, lint, sanitizers; the last line counts
 	@.ci/deps $(DEPS_LINT) || true
 	@$(MAKE) -j$(JOBS) $(B)/skiff $(UNIT) $(MODEL) $(OPS) $(SCRIPT)
 	@$(if $(SAN),,$(MAKE) -j$(JOBS) SAN=address,undefined san-programs)
-	@$(RUN) --jobs 2 $(LOSSLESS) $(UNIT) $(OPS) $(MODEL) $(GOLDEN) $(E2E) $(if $(SAN),,$(SAN_RUN)) $(LINT)
+	@$(RUN) --jobs 2 $(LOSSLESS) $(UNIT) $(OPS) $(MODEL) $(GOLDEN) $(TEXT) $(E2E) $(if $(SAN),,$(SAN_RUN)) $(LINT)
 san-programs: $(B)/skiff $(UNIT) $(OPS)
 .PHONY: san-programs
-test-unit: deps-test $(UNIT) ## tests/unit alone; T=pattern selects
-	@$(RUN) $(if $(T),$(filter $(B)/tests/unit/$(T),$(UNIT)),$(UNIT))
+test-unit: deps-test $(B)/skiff $(UNIT) ## tests/unit and the text cases; T=pattern selects of tests/unit
+	@$(RUN) $(if $(T),$(filter $(B)/tests/unit/$(T),$(UNIT)),$(UNIT) $(TEXT))
 test-ops: deps-test $(OPS) ## every op, case by case, against the scalar reference
 	@$(RUN) $(OPS)
 test-model: deps-test skiff $(MODEL) ## the promises on the demo pair: golden, invariance, purity, acceptance, lossless

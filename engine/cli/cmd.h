@@ -13,6 +13,7 @@ int cmd_inspect(int argc, char **argv);
 int cmd_verify(int argc, char **argv);
 int cmd_bench(int argc, char **argv);
 int cmd_tokenize(int argc, char **argv);
+int cmd_detokenize(int argc, char **argv);
 
 /* Reads the command line behind the command's name. True: go on. False: *exit_code is the end (help was printed to
  * stdout, or a usage error to stderr). */

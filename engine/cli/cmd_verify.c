@@ -30,12 +30,13 @@ static const opt LIST[] = {
 
 static const opts OPTS = {
     .command = "skiff verify",
-    .about =
-        "\"golden DIR\" compares layers, logits, draft blocks and speculation traces with reference data of "
-        "independent "
-        "implementations; every folder of that format is read. \"lossless\" compares speculative with plain decoding, "
-        "token by token. Exit code 1 when a check fails.",
-    .rest = "golden DIR | lossless",
+    .about = "\"golden DIR\" compares layers, logits, draft blocks and speculation traces with reference data of "
+             "independent "
+             "implementations; every folder of that format is read. \"text DIR\" does the same for the cases of "
+             "tokenizer, chat "
+             "template and reasoning. \"lossless\" compares speculative with plain decoding, "
+             "token by token. Exit code 1 when a check fails.",
+    .rest = "golden DIR | text DIR | lossless",
     .rest_min = 1,
     .rest_max = 2,
     .list = LIST,
@@ -72,11 +73,15 @@ static status run(const verify_opts *o, const opts_found *found, tally *t, err *
                            "verify golden: the reference data has BF16 keys and values (--kv-dtype bf16)");
         return verify_golden(found->rest[1], &eo, t, e);
     }
+    if (strcmp(found->rest[0], "text") == 0) {
+        if (found->n_rest != 2) return err_set(e, ERR_USAGE, "verify text: expected a folder of text cases");
+        return verify_text(found->rest[1], o->m.model, t, e);
+    }
     if (strcmp(found->rest[0], "lossless") == 0) {
         lossless_options lo = { o->prompts, o->limit, o->tokens, (lossless_shapes)(o->shapes + 1) };
         return verify_lossless(&eo, &lo, t, e);
     }
-    return err_set(e, ERR_USAGE, "verify %s: expected \"golden\" or \"lossless\"", found->rest[0]);
+    return err_set(e, ERR_USAGE, "verify %s: expected \"golden\", \"text\" or \"lossless\"", found->rest[0]);
 }
 
 int cmd_verify(int argc, char **argv) {

@@ -1,6 +1,7 @@
 #include "engine/cli/input.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <unistd.h>
 
 enum { INPUT_BYTES_MAX = 64 << 20 };
@@ -20,9 +21,15 @@ static status read_stdin(const volatile sig_atomic_t *stop, buf *out, err *e) {
 }
 
 status input_text(const opts_found *found, const volatile sig_atomic_t *stop, buf *out, err *e) {
-    if (found->n_rest && strcmp(found->rest[0], "-") != 0) {
-        buf_str(out, str_of(found->rest[0]));
-        return OK;
+    if (!found->n_rest || (found->n_rest == 1 && strcmp(found->rest[0], "-") == 0)) return read_stdin(stop, out, e);
+    for (size_t i = 0; i < found->n_rest; i++) {
+        if (i) buf_byte(out, ' ');
+        buf_str(out, str_of(found->rest[i]));
     }
-    return read_stdin(stop, out, e);
+    return OK;
+}
+
+status output_text(str text, err *e) {
+    if (fwrite(text.p, 1, text.n, stdout) == text.n && fflush(stdout) == 0) return OK;
+    return err_set(e, ERR_IO, "standard output cannot be written: %s", strerror(errno));
 }

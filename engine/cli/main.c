@@ -13,9 +13,10 @@ static const struct {
     { "run", cmd_run, "answer one prompt in the terminal" },
     { "serve", cmd_serve, "serve HTTP: chat completions with streaming, models, health" },
     { "inspect", cmd_inspect, "print what a model folder holds: config, tensors, memory plan, bytes per step" },
-    { "verify", cmd_verify, "check this build: golden references, plain against speculative decoding" },
+    { "verify", cmd_verify, "check this build: golden references, text cases, plain against speculative decoding" },
     { "bench", cmd_bench, "measure prefill, plain decoding and speculation" },
     { "tokenize", cmd_tokenize, "text to token ids" },
+    { "detokenize", cmd_detokenize, "token ids to text" },
 };
 enum { COMMANDS_N = sizeof COMMANDS / sizeof *COMMANDS };
 

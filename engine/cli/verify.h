@@ -15,6 +15,10 @@ void tally_skip(tally *t, const char *fmt, ...) __attribute__((format(printf, 2,
  * references, and dir itself. */
 status verify_golden(const char *dir, const engine_options *opt, tally *t, err *e);
 
+/* The text cases of a folder in that format: files of tokenizer, template, jinja and parser cases, those that are
+ * there. The cases about answers use the tokens of `model`, a folder; NULL: the built-in one. */
+status verify_text(const char *dir, const char *model, tally *t, err *e);
+
 typedef enum lossless_shapes { LOSSLESS_CHAINS = 1, LOSSLESS_COMBINATIONS = 2, LOSSLESS_ALL = 3 } lossless_shapes;
 
 typedef struct lossless_options {

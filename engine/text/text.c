@@ -207,6 +207,10 @@ status text_encode(const text_model *tm, str text, bool added, token_list *out, 
     return tokenizer_encode(tm->tokens, text, added, out, e);
 }
 
+status text_split(const text_model *tm, str text, bool added, text_sink *sink, void *ctx, err *e) {
+    return tokenizer_split(tm->tokens, text, added, sink, ctx, e);
+}
+
 str text_token_bytes(const text_model *tm, int32_t id) { return tokenizer_get_bytes(tm->tokens, id); }
 
 int32_t text_find_token(const text_model *tm, str added) {

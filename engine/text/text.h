@@ -36,6 +36,10 @@ void token_list_free(token_list *l);
 /* Appends the ids of text, which must be valid UTF-8 (ERR_REQUEST with the offset otherwise). added: match added tokens
  * ("<think>", ...) in the text; false: they are ordinary characters. Nothing is put in front. */
 status text_encode(const text_model *tm, str text, bool added, token_list *out, err *e);
+/* Gives what text_encode makes its tokens of, in order: added tokens, and the pieces of the text between them that are
+ * encoded one by one. For checks of the tokenizer. Pieces may have been given before a failure. */
+typedef void text_sink(void *ctx, str piece);
+status text_split(const text_model *tm, str text, bool added, text_sink *sink, void *ctx, err *e);
 
 /* Bytes of a token: literal text of an added token, "" for an id that the tokenizer does not know. Borrowed. */
 str text_token_bytes(const text_model *tm, int32_t id);

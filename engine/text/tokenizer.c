@@ -235,12 +235,15 @@ void tokenizer_free(tokenizer *t) {
 
 /* ---- encoding ---- */
 
+/* Pieces become tokens, or go to a sink as they are. */
 typedef struct encoding {
     const tokenizer *t;
     pretok_work *cut;
     bpe_work work;
     buf name; /* of a piece, for whole_first */
     token_list *out;
+    text_sink *sink; /* NULL: to tokens */
+    void *ctx;
 } encoding;
 
 /* The token that is exactly this piece. Added tokens are no pieces: they were found before, or the caller wants them
@@ -255,11 +258,22 @@ static int32_t find_whole(encoding *en, str piece) {
 
 static void put_piece(void *ctx, str piece) {
     encoding *en = ctx;
+    if (en->sink) {
+        en->sink(en->ctx, piece);
+        return;
+    }
     int32_t id = en->t->whole_first ? find_whole(en, piece) : -1;
     if (id >= 0)
         token_list_push(en->out, id);
     else
         bpe_encode(en->t->merges, &en->work, piece, en->out);
+}
+
+static void put_added(encoding *en, const added_token *a) {
+    if (en->sink)
+        en->sink(en->ctx, a->text);
+    else
+        token_list_push(en->out, a->id);
 }
 
 /* level: the set of added tokens to look for, and then the later ones; 2: none. */
@@ -270,7 +284,7 @@ static status put_text(encoding *en, int level, str text, err *e) {
     const added_token *found;
     while (added_next(&scan, &gap, &found)) {
         TRY(put_text(en, level + 1, gap, e));
-        token_list_push(en->out, found->id);
+        put_added(en, found);
     }
     return put_text(en, level + 1, gap, e);
 }
@@ -296,6 +310,14 @@ status tokenizer_encode(const tokenizer *t, str text, bool added, token_list *ou
     bpe_work_deinit(&en.work);
     buf_free(&en.name);
     if (s != OK) out->n = n;
+    return s;
+}
+
+status tokenizer_split(const tokenizer *t, str text, bool added, text_sink *sink, void *ctx, err *e) {
+    TRY(check_text(text, e));
+    encoding en = { .t = t, .cut = pretok_work_new(t->cut), .sink = sink, .ctx = ctx };
+    status s = put_text(&en, added ? 0 : 2, text, e);
+    pretok_work_free(en.cut);
     return s;
 }
 

@@ -94,9 +94,122 @@ def commands():
         check("bench perplexity: both kinds over the same tokens", found.get("tokens") == 700 and found["windows"] == 3 and 0 < abs(found["nll_difference"]) < 0.1 and found["bf16"]["perplexity"] > 1, found)
     ids = skiff("tokenize", "--json", "Hello <think>").stdout
     check("tokenize", json.loads(ids)[-1]["text"] == "<think>", ids)
-    for command in ("run", "serve", "inspect", "verify", "bench", "tokenize"):
+    for command in ("run", "serve", "inspect", "verify", "bench", "tokenize", "detokenize"):
         done = skiff(command, "--help")
         check(f"{command} --help", done.returncode == 0 and done.stdout.startswith(b"usage:") or b"skiff " + command.encode() in done.stdout, done)
+
+
+def golden_texts():
+    """Texts of the golden cases, several joined to one."""
+    texts = []
+    for name, members in (("tokenizer/tokenizer_cases", ("text",)), ("template/template_cases", ("expected",)), ("parser_cases", ("raw_text",))):
+        with open(f"tests/golden/{name}.jsonl", encoding="utf-8") as f:
+            texts += [row[m] for row in map(json.loads, f) for m in members if m in row]
+    return ["".join(texts[i::24]) for i in range(24)] + [texts[0], "", "\0", "a\r\n\n", "\ufffd\ue000\U0010ffff", "〈|EOS|〉<think>"]
+
+
+def tokens_and_back():
+    bad = []
+    for text in golden_texts():
+        ids = skiff("tokenize", "--json", "-", stdin=text.encode()).stdout
+        back = skiff("detokenize", stdin=ids)
+        if back.returncode or back.stdout != text.encode():
+            bad.append((text[:80], back.stdout[:80], back.stderr))
+    check("detokenize: the golden texts come back", not bad, bad[:2])
+    check("tokenize: standard input when there is no argument", json.loads(skiff("tokenize", "--json", stdin=b"H").stdout)[0]["text"] == "H")
+    emoji = [t["id"] for t in json.loads(skiff("tokenize", "--json", "🙂").stdout)]
+    words = [str(i) for i in emoji]
+    forms = [skiff("detokenize", *words), skiff("detokenize", ",".join(words)), skiff("detokenize", json.dumps(emoji)),
+             skiff("detokenize", "-", stdin="\n".join(words).encode()), skiff("detokenize", "-m", "target/demo", *words)]
+    check("detokenize: all ways to write ids", len(emoji) > 1 and all(f.stdout == "🙂".encode() for f in forms), forms)
+    cut = skiff("detokenize", *words[:-1]).stdout
+    check("detokenize: an unfinished character is U+FFFD", cut == "\ufffd".encode(), cut)
+    found = json.loads(skiff("detokenize", "--json", "18", *words, "2").stdout)
+    check("detokenize --json", found["text"] == "<think>🙂〈|EOS|〉" and [t["id"] for t in found["tokens"]] == [18, *emoji, 2]
+          and found["tokens"][0]["text"] == "<think>", found)
+    for wrong, name in (("4096", "4096"), ("[1,-1]", "-1"), ("18446744073709551616", "18446744073709551616")):
+        done = skiff("detokenize", "1", wrong) if wrong[0] != "[" else skiff("detokenize", wrong)
+        text = done.stderr.decode()
+        check(f"detokenize: {wrong} is no token", done.returncode == 1 and not done.stdout and f"token {name} " in text and "4096 tokens" in text, done)
+    none = skiff("detokenize", stdin=b"one two")
+    check("detokenize: a word is no id", none.returncode == 1 and b'"one"' in none.stderr, none)
+    child = subprocess.Popen([SKIFF, "detokenize"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    child.stdout.close()
+    errors = child.communicate(b"18 19")[1]
+    check("detokenize: a closed pipe is said", child.returncode == 1 and b"standard output" in errors, (child.returncode, errors))
+
+
+def text_cases():
+    done = skiff("verify", "text", "tests/golden")
+    said = done.stdout.decode()
+    check("verify text: the golden cases", done.returncode == 0 and said.count("\nok ") == 3 and re.search(r"\n[1-9]\d+ passed, 0 failed, [1-9]\d+ skipped\n$", said)
+          and re.search(r"\nskip .*parser_cases.jsonl: \d+ about tool calls", said), done)
+    done = skiff("verify", "text", "tests/golden/template", "-m", "target/demo")
+    check("verify text: a folder of one kind", done.returncode == 0 and done.stdout.count(b"ok ") == 2, done)
+
+    def variant(file, line, change, code, *words):
+        """The golden folder with one line of a file changed."""
+        with tempfile.TemporaryDirectory() as tmp:
+            for name in ("tokenizer", "template"):
+                shutil.copytree(f"tests/golden/{name}", os.path.join(tmp, name))
+            shutil.copy("tests/golden/parser_cases.jsonl", tmp)
+            path = os.path.join(tmp, file)
+            with open(path, encoding="utf-8") as f:
+                lines = f.read().split("\n")
+            lines[line - 1] = change(lines[line - 1])
+            with open(path, "w", encoding="utf-8") as f:
+                f.write("\n".join(lines))
+            done = skiff("verify", "text", tmp)
+            said = (done.stdout + done.stderr).decode("utf-8", "replace")
+            check(f"verify text: {file}: {words[0]}", done.returncode == code and all(word in said for word in words)
+                  and (code == 0 or (", 1 failed, " in said.splitlines()[-1]) != ("skiff: " in said)), (done.returncode, said))
+
+    def member(name, change):
+        def edit(line):
+            row = json.loads(line)
+            row[name] = change(row[name])
+            return json.dumps(row)
+        return edit
+
+    tokens, renders, jinja, parser = "tokenizer/tokenizer_cases.jsonl", "template/template_cases.jsonl", "template/jinja_cases.jsonl", "parser_cases.jsonl"
+    with open(f"tests/golden/{tokens}", encoding="utf-8") as f:
+        kinds = [json.loads(line)["kind"] for line in f]
+    decode = kinds.index("decode") + 1
+    variant(tokens, 4, member("ids", lambda ids: ids[:-1] + [7]), 1, "line 4: ids: at element 0: expected 7, got 329")
+    variant(tokens, 4, member("ids", lambda ids: ids + [7]), 1, "line 4: ids: at element 1: expected 7, got the end")
+    variant(tokens, 4, member("ids", lambda ids: []), 1, "line 4: ids: at element 0: expected the end, got 329")
+    variant(tokens, 4, member("pieces", lambda p: [" ", "  "]), 1, 'line 4: piece 0: at byte 1: expected the end, got "  "')
+    variant(tokens, 4, member("pieces", lambda p: []), 1, "line 4: piece 0: expected 0 pieces, got more")
+    variant(tokens, 4, member("pieces", lambda p: p + ["x"]), 1, "line 4: pieces: expected 2, got 1")
+    variant(tokens, decode, member("text", lambda t: t + "x"), 1, f"line {decode}: text: at byte", 'expected "x", got the end')
+    variant(tokens, decode, member("bytes", lambda b: "00" + b), 1, f"line {decode}: bytes: at byte")
+    variant(tokens, decode, member("flush", lambda f: "é"), 1, f"line {decode}: flush: at byte 0: expected", "got")
+    variant(tokens, decode, member("stream", lambda s: ["?"] + s[1:]), 1, f"line {decode}: stream 0: at byte 0")
+    variant(renders, 2, member("expected", lambda t: t[:10] + "é" + t[10:]), 1, "line 2 (v8/hi): text: at byte")
+    variant(renders, 3, member("template", lambda t: "v9"), 1, "template_cases.jsonl:3: ", "v9.jinja")
+    variant(jinja, 1, member("template", lambda t: "{{"), 1, "line 1: expected a text, got an error: template line 1")
+    variant(jinja, 1, lambda line: '{"template": "x", "vars": {}, "expected_error": {"kind": "syntax", "message": "m"}}', 1, "line 1: expected a syntax error (m), got a text of 1 bytes")
+    variant(jinja, 1, lambda line: '{"template": "{{ x.y.z }}", "vars": {}, "expected_error": {"kind": "syntax", "message": "m"}}', 1, "got one while rendering")
+    variant(jinja, 1, lambda line: """{"template": "{{ raise_exception('a') }}", "vars": {}, "expected_error": {"kind": "runtime", "message": "b"}}""", 1, 'expected the message "b"')
+    variant(parser, 5, member("mode", lambda m: "content"), 1, "(think_then_answer): reasoning: at byte 0", "got the end")
+    variant(parser, 5, member("expected", lambda e: dict(e, reasoning="easier")), 1, 'reasoning: at byte 3: expected "ier", got "y"')
+    variant(parser, 5, member("mode", lambda m: "neither"), 1, 'parser_cases.jsonl:5: member "mode"')
+    for file in (tokens, renders, jinja, parser):
+        variant(file, 7, lambda line: line[:-1], 1, f"{file}:7: not valid JSON")
+        variant(file, 7, lambda line: "[1]", 1, f"{file}:7: expected a JSON object")
+        variant(file, 7, lambda line: "{}", 1, f"{file}:7: member ")
+        variant(file, 7, lambda line: "", 0, "0 failed")
+    variant(tokens, 7, member("kind", lambda k: "code"), 1, f'{tokens}:7: member "kind"')
+    variant("tokenizer/tokenizer.json", 1, lambda line: "[", 1, "tokenizer.json: line ")
+    with tempfile.TemporaryDirectory() as tmp:
+        nothing = skiff("verify", "text", tmp)
+        check("verify text: a folder without cases", nothing.returncode == 2 and b"no text cases here" in nothing.stderr, nothing)
+        open(os.path.join(tmp, "jinja_cases.jsonl"), "w").close()
+        empty = skiff("verify", "text", tmp)
+        check("verify text: a file without cases", empty.returncode == 1 and b"no cases in this file" in empty.stderr, empty)
+        shutil.copy(f"tests/golden/{tokens}", tmp)
+        alone = skiff("verify", "text", tmp)
+        check("verify text: cases without their tokenizer", alone.returncode == 1 and b"tokenizer.json" in alone.stderr, alone)
 
 
 def bench_spec():
@@ -177,6 +290,8 @@ def bad_input():
         (("inspect", "--draft-model", "tests/golden/tiny_draft", "target/demo"), 1, "hidden"),
         (("verify", "golden", "tests/nowhere"), 2, "nowhere"),
         (("verify", "gold"), 2, "gold"),
+        (("verify", "text"), 2, "folder"),
+        (("verify", "text", "tests/nowhere"), 2, "nowhere"),
         (("verify", "golden", "--kv-dtype", "fp8_e4m3", "tests/golden"), 2, "bf16"),
         (("run", "--kv-dtype", "fp16", "x"), 2, "fp8_e4m3"),
         (("bench", "nonsense"), 2, "nonsense"),
@@ -493,7 +608,7 @@ def cache_dir():
 
 
 def main():
-    for part in (commands, bench_spec, isa_and_threads, memory_plan, bad_input, damaged_models, interrupts, server, cache_dir, taken_port):
+    for part in (commands, tokens_and_back, text_cases, bench_spec, isa_and_threads, memory_plan, bad_input, damaged_models, interrupts, server, cache_dir, taken_port):
         try:
             part()
         except Exception as why:  # one broken part must not hide the others

@@ -1,4 +1,4 @@
-/* Case files as JSON: whole files, and files of one object a line. Failing to read one fails the test. */
+/* Case files as JSON. Failing to read one fails the test. */
 #ifndef TESTS_UNIT_JSON_FIXTURE_H
 #define TESTS_UNIT_JSON_FIXTURE_H
 #include <setjmp.h>
@@ -16,34 +16,18 @@ static inline buf fixture_read(const char *path) {
     return text;
 }
 
-static inline json_t *fixture_parse_as(str text, const char *path, size_t flags) {
+static inline json_t *fixture_parse(str text, const char *path) {
     json_error_t why;
-    json_t *tree = json_loadb(text.p, text.n, JSON_ALLOW_NUL | JSON_DECODE_ANY | flags, &why);
+    json_t *tree = json_loadb(text.p, text.n, JSON_ALLOW_NUL | JSON_DECODE_ANY, &why);
     if (!tree) fail_msg("%s: %s", path, why.text);
     return tree;
 }
-
-static inline json_t *fixture_parse(str text, const char *path) { return fixture_parse_as(text, path, 0); }
 
 static inline json_t *fixture_json(const char *path) {
     buf text = fixture_read(path);
     json_t *tree = fixture_parse(buf_view(&text), path);
     buf_free(&text);
     return tree;
-}
-
-/* An array of the lines' objects. flags: of jansson, for files with integers that it does not hold. */
-static inline json_t *fixture_lines(const char *path, size_t flags) {
-    buf text = fixture_read(path);
-    json_t *all = json_array();
-    for (size_t at = 0; at < text.len;) {
-        const char *end = memchr(text.data + at, '\n', text.len - at);
-        size_t n = end ? (size_t)(end - text.data) - at : text.len - at;
-        json_array_append_new(all, fixture_parse_as((str){ text.data + at, n }, path, flags));
-        at += n + 1;
-    }
-    buf_free(&text);
-    return all;
 }
 
 static inline str fixture_str(const json_t *object, const char *member) {

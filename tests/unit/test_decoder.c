@@ -1,4 +1,4 @@
-/* Bytes of tokens to whole characters: golden streams, every way to cut a text, and the maximal ill-formed parts. */
+/* Bytes of tokens to whole characters: every way to cut a text, and the maximal ill-formed parts. */
 #include "tests/unit/tok_fixture.h"
 #include "engine/base/utf8.h"
 
@@ -51,42 +51,6 @@ static void test_rows(void **state) {
     }
 }
 
-static void test_golden_streams(void **state) {
-    (void)state;
-    buf file = { 0 };
-    err e;
-    text_model *tm;
-    assert_int_equal(file_read(&file, GOLDEN_TOKENIZER, 1 << 24, &e), OK);
-    assert_int_equal(text_model_open(&tm, &(text_files){ .tokenizer = buf_view(&file) }, GOLDEN_VOCAB, &e), OK);
-    buf_free(&file);
-    json_t *cases = load_cases();
-    size_t n_decoded = 0;
-    for (size_t i = 0; i < json_array_size(cases); i++) {
-        const json_t *c = json_array_get(cases, i), *ids = json_object_get(c, "ids");
-        if (strcmp(json_string_value(json_object_get(c, "kind")), "decode") != 0) continue;
-        text_decoder d = { 0 };
-        buf hex = { 0 }, all = { 0 };
-        for (size_t k = 0; k < json_array_size(ids); k++) {
-            str bytes = text_token_bytes(tm, (int32_t)json_integer_value(json_array_get(ids, k)));
-            for (size_t b = 0; b < bytes.n; b++) buf_printf(&hex, "%02x", (unsigned char)bytes.p[b]);
-            size_t before = all.len;
-            text_decoder_push(&d, bytes, &all);
-            assert_str(str_from(buf_view(&all), before), json_str(json_array_get(json_object_get(c, "stream"), k)));
-        }
-        size_t before = all.len;
-        text_decoder_flush(&d, &all);
-        assert_str(str_from(buf_view(&all), before), json_str(json_object_get(c, "flush")));
-        assert_str(buf_view(&all), json_str(json_object_get(c, "text")));
-        assert_str(buf_view(&hex), json_str(json_object_get(c, "bytes")));
-        buf_free(&hex);
-        buf_free(&all);
-        n_decoded++;
-    }
-    assert_true(n_decoded > 50);
-    json_decref(cases);
-    text_model_close(tm);
-}
-
 /* However a text is cut, the same comes out, never a split character, and never more than 3 bytes late. */
 static void check_cuts(str text) {
     buf whole = { 0 };
@@ -136,7 +100,6 @@ static void test_valid_text_is_untouched(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rows),
-        cmocka_unit_test(test_golden_streams),
         cmocka_unit_test(test_every_cut),
         cmocka_unit_test(test_valid_text_is_untouched),
     };

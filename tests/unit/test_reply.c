@@ -1,5 +1,5 @@
-/* engine/core/reply: the stream cases about reasoning, end tokens and stop strings, the parser cases without tools, and
- * whatever way a text is cut into tokens. */
+/* engine/core/reply: the stream cases about reasoning, end tokens and stop strings, whatever way a text is cut into
+ * tokens. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -211,32 +211,6 @@ static void test_stop_cases(void **state) {
     check_file("C38-stops-in-a-run", 17);
 }
 
-static void test_parser_cases_without_tools(void **state) {
-    (void)state;
-    json_t *rows = fixture_lines("tests/golden/parser_cases.jsonl", JSON_DECODE_INT_AS_REAL), *row;
-    size_t i, n = 0;
-    json_array_foreach(rows, i, row) {
-        if (!json_is_null(json_object_get(row, "tools")) || json_object_get(row, "ambiguous")) continue;
-        const json_t *want = json_object_get(row, "expected");
-        bool reasoning = str_eq(fixture_str(row, "mode"), STR("reasoning"));
-        for (cut how = 0; how < CUTS; how++) {
-            token_list ids = { 0 };
-            run r = run_new((reply_options){ .start = reasoning ? REPLY_REASONING : REPLY_CONTENT });
-            put_text(&ids, fixture_str(row, "raw_text"), how);
-            run_push(&r, &ids);
-            run_finish(&r);
-            if (!run_is(&r, fixture_str(want, "reasoning"), fixture_str(want, "content")))
-                fail_msg("%s: reasoning \"%s\", content \"%s\"", json_string_value(json_object_get(row, "name")),
-                         buf_cstr(&r.text.reasoning), buf_cstr(&r.text.content));
-            run_deinit(&r);
-            token_list_free(&ids);
-        }
-        n++;
-    }
-    json_decref(rows);
-    assert_true(n >= 20);
-}
-
 /* ---- what the cases leave open ---- */
 
 /* A reply of bytes, tags and end tokens: "\1" stands for the end token, "\2" for a token that users never see. */
@@ -375,7 +349,6 @@ int main(void) {
         cmocka_unit_test(test_start_state_cases),
         cmocka_unit_test(test_end_token_cases),
         cmocka_unit_test(test_stop_cases),
-        cmocka_unit_test(test_parser_cases_without_tools),
         cmocka_unit_test(test_unfinished_characters_come_out),
         cmocka_unit_test(test_end_tokens),
         cmocka_unit_test(test_stop_strings_look_at_content_only),

@@ -1,4 +1,4 @@
-/* engine/text/tmpl: every case of the golden sets, and what they cannot show: limits, messages, spelling of numbers. */
+/* engine/text/tmpl: what the golden cases cannot show: limits, messages, spelling of numbers. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -12,9 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#define GOLDEN "tests/golden/template/"
-
-/* A render of a source with the members of an object as its variables. parsed tells at which stage it failed. */
+/* A render without variables. parsed tells at which stage it failed. */
 typedef struct outcome {
     status code;
     bool parsed;
@@ -22,28 +20,19 @@ typedef struct outcome {
     err e;
 } outcome;
 
-static outcome render(str source, const json_t *vars, const tmpl_limits *limits) {
+static outcome render(str source, const tmpl_limits *limits) {
     outcome o = { 0 };
     tmpl *t = NULL;
-    tmpl_var list[32];
-    size_t n = 0;
-    const char *name;
-    json_t *val;
     arena *mem = arena_new();
     o.code = tmpl_parse(&t, source, "t.jinja", &o.e);
     o.parsed = o.code == OK;
-    json_object_foreach((json_t *)(uintptr_t)vars, name, val) {
-        assert_true(n < 32);
-        list[n].name = name;
-        assert_int_equal(value_from_json(mem, &list[n++].val, val, NULL), OK);
-    }
-    if (o.parsed) o.code = tmpl_render(t, mem, list, n, limits, &o.text, &o.e);
+    if (o.parsed) o.code = tmpl_render(t, mem, NULL, 0, limits, &o.text, &o.e);
     tmpl_free(t);
     arena_free(mem);
     return o;
 }
 
-static outcome render_text(const char *source) { return render(str_of(source), NULL, NULL); }
+static outcome render_text(const char *source) { return render(str_of(source), NULL); }
 
 static void expect_text(const char *source, const char *want) {
     outcome o = render_text(source);
@@ -61,77 +50,6 @@ static void expect_failure(const char *source, bool parsed, const char *message)
     if (!strstr(o.e.text, message)) fail_msg("%s: got \"%s\", wanted \"%s\"", source, o.e.text, message);
     buf_free(&o.text);
 }
-
-/* ---- golden sets ---- */
-
-/* True when the outcome is the expected one; the message of a failure counts where the template wrote it. */
-static bool matches(const outcome *o, const json_t *row, str source) {
-    const json_t *want = json_object_get(row, "expected"), *failure = json_object_get(row, "expected_error");
-    if (want) return o->code == OK && str_eq(buf_view(&o->text), fixture_str(row, "expected"));
-    if (o->code != ERR_TEMPLATE || o->text.len) return false;
-    if (str_eq(fixture_str(failure, "kind"), STR("syntax"))) return !o->parsed;
-    bool raised = memmem(source.p, source.n, "raise_exception", 15) != NULL;
-    return !raised || strstr(o->e.text, json_string_value(json_object_get(failure, "message")));
-}
-
-static bool check(str source, const json_t *vars, const json_t *row, const char *name) {
-    outcome o = render(source, vars, NULL);
-    bool fine = matches(&o, row, source);
-    if (!fine) {
-        char *wanted = json_dumps(row, JSON_ENSURE_ASCII);
-        print_message("%s\n  got  %s\n  want %.2000s\n", name, o.code == OK ? buf_cstr(&o.text) : o.e.text, wanted);
-        free(wanted);
-    }
-    buf_free(&o.text);
-    return fine;
-}
-
-static void test_jinja_cases(void **state) {
-    (void)state;
-    json_t *rows = fixture_lines(GOLDEN "jinja_cases.jsonl", 0), *row;
-    size_t i, bad = 0;
-    json_array_foreach(rows, i, row) {
-        char name[32];
-        snprintf(name, sizeof name, "jinja case %zu", i + 1);
-        bad += !check(fixture_str(row, "template"), json_object_get(row, "vars"), row, name);
-    }
-    print_message("%zu of %zu jinja cases fail\n", bad, json_array_size(rows));
-    assert_true(json_array_size(rows) > 300);
-    json_decref(rows);
-    assert_int_equal(bad, 0);
-}
-
-/* The messages as they are: what chat_render changes first is not changed here. */
-static json_t *chat_vars(const json_t *row) {
-    json_t *vars = json_object();
-    json_object_update(vars, json_object_get(row, "kwargs"));
-    json_object_set(vars, "messages", json_object_get(row, "messages"));
-    json_object_set(vars, "tools", json_object_get(row, "tools"));
-    json_object_set(vars, "add_generation_prompt", json_object_get(row, "add_generation_prompt"));
-    json_object_set_new(vars, "documents", json_null());
-    return vars;
-}
-
-static void test_template_cases(void **state) {
-    (void)state;
-    json_t *rows = fixture_lines(GOLDEN "template_cases.jsonl", 0), *row;
-    size_t i, bad = 0;
-    json_array_foreach(rows, i, row) {
-        char path[256];
-        snprintf(path, sizeof path, GOLDEN "%s.jinja", json_string_value(json_object_get(row, "template")));
-        buf source = fixture_read(path);
-        json_t *vars = chat_vars(row);
-        bad += !check(buf_view(&source), vars, row, json_string_value(json_object_get(row, "name")));
-        json_decref(vars);
-        buf_free(&source);
-    }
-    print_message("%zu of %zu template cases fail\n", bad, json_array_size(rows));
-    assert_true(json_array_size(rows) > 250);
-    json_decref(rows);
-    assert_int_equal(bad, 0);
-}
-
-/* ---- beyond the golden sets ---- */
 
 static void test_common_idioms(void **state) {
     (void)state;
@@ -204,7 +122,7 @@ static outcome render_nest(nest of, int n) {
     buf_str(&source, str_of(of.middle));
     for (int i = 0; i < n; i++) buf_str(&source, str_of(of.tail));
     buf_str(&source, str_of(of.end));
-    outcome o = render(buf_view(&source), NULL, NULL);
+    outcome o = render(buf_view(&source), NULL);
     buf_free(&source);
     return o;
 }
@@ -260,11 +178,11 @@ static void test_work_is_limited(void **state) {
         "a value is nested more than");
 
     const tmpl_limits small = { .steps = 1000, .output = 100, .memory = (size_t)1 << 20 };
-    outcome o = render(STR("{% for i in range(60) %}ab{% endfor %}"), NULL, &small);
+    outcome o = render(STR("{% for i in range(60) %}ab{% endfor %}"), &small);
     assert_int_equal(o.code, ERR_TEMPLATE);
     assert_non_null(strstr(o.e.text, "a text of more than 100 bytes"));
     buf_free(&o.text);
-    o = render(STR("{% for i in range(40) %}ab{% endfor %}"), NULL, &small);
+    o = render(STR("{% for i in range(40) %}ab{% endfor %}"), &small);
     assert_int_equal(o.code, OK);
     buf_free(&o.text);
 }
@@ -399,8 +317,6 @@ static void test_large_dicts_are_indexed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_jinja_cases),
-        cmocka_unit_test(test_template_cases),
         cmocka_unit_test(test_common_idioms),
         cmocka_unit_test(test_scopes),
         cmocka_unit_test(test_messages_name_the_line),

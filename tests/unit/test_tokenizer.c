@@ -1,4 +1,5 @@
-/* tokenizer.json: golden ids, both spellings of the merge list, added tokens, broken files, very long runs. */
+/* tokenizer.json beyond the golden cases: both spellings of the merge list, added tokens, broken files, very long runs.
+ */
 #include "tests/unit/tok_fixture.h"
 #include "engine/base/mem.h"
 #include "engine/base/utf8.h"
@@ -38,58 +39,6 @@ static void check_ids(const tokenizer *t, str text, bool added, const int32_t *w
     token_list_free(&got);
 }
 
-/* ---- golden ---- */
-
-typedef struct cut {
-    const json_t *want; /* pieces */
-    size_t n;
-} cut;
-
-static void check_piece(void *ctx, str piece) {
-    cut *c = ctx;
-    assert_str(piece, json_str(json_array_get(c->want, c->n++)));
-}
-
-static void check_pieces(const added_set *set, pretok_work *w, const json_t *c) {
-    cut got = { .want = json_object_get(c, "pieces") };
-    added_scan scan = { .set = set, .words = w, .text = json_str(json_object_get(c, "text")) };
-    str gap;
-    const added_token *t;
-    while (added_next(&scan, &gap, &t)) {
-        assert_int_equal(pretok_split(w, gap, check_piece, &got, NULL), OK);
-        check_piece(&got, t->text);
-    }
-    assert_int_equal(pretok_split(w, gap, check_piece, &got, NULL), OK);
-    assert_int_equal(got.n, json_array_size(got.want));
-}
-
-static void test_golden_cases(void **state) {
-    (void)state;
-    json_t *cases = load_cases(), *file = load_json(GOLDEN_TOKENIZER);
-    pretok *pt;
-    assert_int_equal(pretok_new(&pt, json_object_get(file, "pre_tokenizer"), NULL), OK);
-    pretok_work *w = pretok_work_new(pt);
-    added_set *set = added_new();
-    for (size_t i = 0; i < tokenizer_count_added(golden); i++) added_put(set, tokenizer_get_added(golden, i));
-    size_t n_encoded = 0;
-    for (size_t i = 0; i < json_array_size(cases); i++) {
-        const json_t *c = json_array_get(cases, i), *ids = json_object_get(c, "ids");
-        if (strcmp(json_string_value(json_object_get(c, "kind")), "encode") != 0) continue;
-        int32_t *want = xalloc(json_array_size(ids) * sizeof *want);
-        for (size_t k = 0; k < json_array_size(ids); k++) want[k] = (int32_t)json_integer_value(json_array_get(ids, k));
-        check_ids(golden, json_str(json_object_get(c, "text")), true, want, json_array_size(ids));
-        check_pieces(set, w, c);
-        free(want);
-        n_encoded++;
-    }
-    assert_true(n_encoded > 400);
-    added_free(set);
-    pretok_work_free(w);
-    pretok_free(pt);
-    json_decref(file);
-    json_decref(cases);
-}
-
 /* The ids of a text are those of its parts around an added token. */
 static void test_text_around_added_tokens(void **state) {
     (void)state;
@@ -117,6 +66,23 @@ static void test_text_around_added_tokens(void **state) {
             token_list_free(&want);
         }
     }
+}
+
+static void join(void *ctx, str piece) {
+    buf_str(ctx, piece);
+    buf_byte(ctx, '|');
+}
+
+static void test_split(void **state) {
+    (void)state;
+    static const char *const want[] = { "a|<think|>|  |\n|b|", "a|<think>|  |\n|b|" };
+    for (int added = 0; added < 2; added++) {
+        buf pieces = { 0 };
+        assert_int_equal(tokenizer_split(golden, STR("a<think>  \nb"), added, join, &pieces, NULL), OK);
+        assert_str(buf_view(&pieces), str_of(want[added]));
+        buf_free(&pieces);
+    }
+    assert_int_equal(tokenizer_split(golden, STR("\xFF"), true, join, NULL, NULL), ERR_REQUEST);
 }
 
 static void test_every_added_token(void **state) {
@@ -442,8 +408,8 @@ static void test_long_runs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_golden_cases),
         cmocka_unit_test(test_text_around_added_tokens),
+        cmocka_unit_test(test_split),
         cmocka_unit_test(test_every_added_token),
         cmocka_unit_test(test_round_trip),
         cmocka_unit_test(test_bad_text),

@@ -1,4 +1,4 @@
-/* What the tests of the tokenizer share: a small tokenizer.json to bend, and lines of golden files. */
+/* What the tests of the tokenizer share: a small tokenizer.json to bend, and the one of the golden cases. */
 #ifndef TESTS_UNIT_TOK_FIXTURE_H
 #define TESTS_UNIT_TOK_FIXTURE_H
 #include <setjmp.h>
@@ -15,7 +15,6 @@
 #include "engine/text/vocab.h"
 
 #define GOLDEN_TOKENIZER "tests/golden/tokenizer/tokenizer.json"
-#define GOLDEN_CASES "tests/golden/tokenizer/tokenizer_cases.jsonl"
 enum { GOLDEN_VOCAB = 4096 };
 
 /* The steps of this model family. */
@@ -53,31 +52,11 @@ static inline void put_toy(buf *out, toy t) {
     buf_printf(out, "%s}, \"merges\": %s}}", or (t.vocab, ", \"ab\": 256"), or (t.merges, "[[\"a\", \"b\"]]"));
 }
 
-static inline str json_str(const json_t *v) { return (str){ json_string_value(v), json_string_length(v) }; }
-
 static inline json_t *load_json(const char *path) {
     json_error_t why;
     json_t *tree = json_load_file(path, 0, &why);
     if (!tree) fail_msg("%s: %s", path, why.text);
     return tree;
-}
-
-/* Lines of the golden file, as a list. */
-static inline json_t *load_cases(void) {
-    buf text = { 0 };
-    err e;
-    if (file_read(&text, GOLDEN_CASES, 1 << 24, &e) != OK) fail_msg("%s", e.text);
-    json_t *all = json_array();
-    for (size_t at = 0; at < text.len;) {
-        const char *end = memchr(text.data + at, '\n', text.len - at);
-        size_t n = end ? (size_t)(end - (text.data + at)) : text.len - at;
-        json_t *line = json_loadb(text.data + at, n, JSON_ALLOW_NUL, NULL);
-        assert_non_null(line);
-        json_array_append_new(all, line);
-        at += n + 1;
-    }
-    buf_free(&text);
-    return all;
 }
 
 static inline void assert_str(str got, str want) {
