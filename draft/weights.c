@@ -155,6 +155,41 @@ status draft_weights_bind(draft_weights *out, const model_dir *dir, const draft_
     return OK;
 }
 
+/* ---- without files ---- */
+
+static void shape_vector(draft_weights *w, int32_t n) {
+    w->parameters += n;
+    w->bytes += n * (int64_t)sizeof(bf16);
+}
+
+static void shape_matrix(draft_weights *w, int32_t n, int32_t k, weight *place) {
+    *place = (weight){ .n = n, .k = k, .type = DT_BF16 };
+    w->parameters += (int64_t)n * k;
+    w->bytes += weight_bytes(place);
+}
+
+static void shape_layer(draft_weights *w, const draft_config *c, draft_layer_weights *y) {
+    int32_t size[SIZES];
+    layer_sizes(c, size);
+    for (int i = 0; i < N_LAYER_ROWS; i++) {
+        const layer_row *r = &LAYER_ROWS[i];
+        if (r->in == FUSED_LAYER) continue;
+        if (r->kind == BIND_VECTOR)
+            shape_vector(w, size[r->n]);
+        else
+            shape_matrix(w, size[r->n], size[r->k], (weight *)((char *)y + r->place));
+    }
+}
+
+void draft_weights_shape(draft_weights *out, const draft_config *c) {
+    draft_weights w = { .mem = arena_new() };
+    w.layer = arena_alloc(w.mem, (size_t)c->layers * sizeof *w.layer);
+    shape_matrix(&w, c->hidden, c->taps * c->hidden, &w.fc);
+    for (int32_t i = 0; i < 2 + c->taps; i++) shape_vector(&w, c->hidden); /* hidden_norm, norm, one for each tap */
+    for (int32_t l = 0; l < c->layers; l++) shape_layer(&w, c, &w.layer[l]);
+    *out = w;
+}
+
 void draft_weights_deinit(draft_weights *w) {
     arena_free(w->mem);
     *w = (draft_weights){ 0 };

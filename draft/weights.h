@@ -22,5 +22,7 @@ typedef struct draft_weights {
 
 /* As target_weights_bind; a "model." prefix on every name is accepted. */
 status draft_weights_bind(draft_weights *out, const model_dir *dir, const draft_config *c, err *e);
+/* The same without files: every matrix has its size, in BF16, and no data; vectors are NULL. */
+void draft_weights_shape(draft_weights *out, const draft_config *c);
 void draft_weights_deinit(draft_weights *w);
 #endif

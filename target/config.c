@@ -315,3 +315,13 @@ status target_config_read(target_config *out, cfg c, err *e) {
     *out = t;
     return OK;
 }
+
+bool target_config_says_mxfp4(cfg c) {
+    static const char *const AT[] = { "quantization_config.quant_method", "quantization_config.format",
+                                      "quantization_config.config_groups.group_0.format" };
+    for (size_t i = 0; i < sizeof AT / sizeof *AT; i++) {
+        const char *said = json_string_value(cfg_find(c, AT[i]));
+        if (said && strstr(said, "mxfp4")) return true;
+    }
+    return false;
+}

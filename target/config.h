@@ -38,4 +38,7 @@ typedef struct target_config {
 /* ERR_MODEL names file, field, expected and found. Refuses what is known and not offered: attention sinks, other score
  * functions, attention bias, router weight on input, tied embeddings. */
 status target_config_read(target_config *out, cfg c, err *e);
+
+/* Does quantization_config say MXFP4? Where there are tensors, they decide. */
+bool target_config_says_mxfp4(cfg c);
 #endif

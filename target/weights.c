@@ -139,12 +139,7 @@ static void add_layer(binder *b, const target_config *c, int32_t layer, target_l
 
 /* Tensors decide what is MXFP4; a config that says otherwise is worth a word, since it may belong to other weights. */
 static void warn_quantization(const model_dir *dir, const bind_totals *totals) {
-    cfg c = model_dir_config(dir);
-    const char *method = json_string_value(cfg_find(c, "quantization_config.quant_method"));
-    const char *format = json_string_value(cfg_find(c, "quantization_config.format"));
-    const char *group = json_string_value(cfg_find(c, "quantization_config.config_groups.group_0.format"));
-    bool said =
-        (method && strstr(method, "mxfp4")) || (format && strstr(format, "mxfp4")) || (group && strstr(group, "mxfp4"));
+    bool said = target_config_says_mxfp4(model_dir_config(dir));
     if (said && !totals->mxfp4)
         log_warn("load", "%s: quantization_config says MXFP4, no tensor is", model_dir_name(dir));
     if (!said && totals->mxfp4)
@@ -173,6 +168,47 @@ status target_weights_bind(target_weights *out, const model_dir *dir, const targ
     w.bytes = totals.bytes;
     *out = w;
     return OK;
+}
+
+/* ---- without files ---- */
+
+/* A matrix gets size and type; a vector only counts, with two bytes a value as published files have them. */
+static void shape_item(target_weights *w, bind_kind kind, int32_t n, int32_t k, dtype type, void *place) {
+    if (kind == BIND_VECTOR || kind == BIND_FLOATS) {
+        w->parameters += n;
+        w->bytes += n * (int64_t)sizeof(bf16);
+        return;
+    }
+    weight *m = place;
+    *m = (weight){ .n = n, .k = k, .type = type };
+    w->parameters += (int64_t)n * k;
+    w->bytes += weight_bytes(m);
+}
+
+static void shape_layer(target_weights *w, const target_config *c, int32_t layer, dtype experts) {
+    target_layer_weights *y = &w->layer[layer];
+    int32_t size[SIZES];
+    layer_sizes(c, layer, size);
+    for (int i = 0; i < N_LAYER_ROWS; i++) {
+        const layer_row *r = &LAYER_ROWS[i];
+        if (is_in_layer(r->in, c, layer)) shape_item(w, r->kind, size[r->n], size[r->k], DT_BF16, (char *)y + r->place);
+    }
+    for (int i = 0; c->layer[layer].sparse && i < N_EXPERT_ROWS; i++) {
+        weight *array = arena_alloc(w->mem, (size_t)c->experts * sizeof *array);
+        *(weight **)((char *)y + EXPERT_ROWS[i].place) = array;
+        for (int32_t x = 0; x < c->experts; x++)
+            shape_item(w, BIND_MODULE, size[EXPERT_ROWS[i].n], size[EXPERT_ROWS[i].k], experts, &array[x]);
+    }
+}
+
+void target_weights_shape(target_weights *out, const target_config *c, dtype experts) {
+    target_weights w = { .mem = arena_new() };
+    w.layer = arena_alloc(w.mem, (size_t)c->layers * sizeof *w.layer);
+    shape_item(&w, BIND_DENSE, c->vocab, c->hidden, DT_BF16, &w.embed);
+    shape_item(&w, BIND_DENSE, c->vocab, c->hidden, DT_BF16, &w.head);
+    shape_item(&w, BIND_VECTOR, c->hidden, 0, DT_BF16, NULL);
+    for (int32_t l = 0; l < c->layers; l++) shape_layer(&w, c, l, experts);
+    *out = w;
 }
 
 void target_weights_deinit(target_weights *w) {

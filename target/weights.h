@@ -30,5 +30,8 @@ typedef struct target_weights {
  * scan that is done. */
 status target_weights_bind(target_weights *out, const model_dir *dir, const target_config *c,
                            void (*progress)(void *arg, float fraction), void *arg, err *e);
+/* The same without files: every matrix has its size and type and no data, vectors are NULL. For models of bytes and
+ * memory. experts: DT_MXFP4 or DT_BF16; everything else counts as BF16. */
+void target_weights_shape(target_weights *out, const target_config *c, dtype experts);
 void target_weights_deinit(target_weights *w);
 #endif

@@ -12,7 +12,10 @@ typedef struct bench_opts {
     double temp;
     int64_t seed;
     bool ignore_eos;
-    const char *text; /* perplexity: the file, NULL: none was named */
+    const char *text;            /* perplexity: the file, NULL: none was named */
+    const char *dir, *draft_dir; /* model: folders behind the word; NULL: none */
+    int64_t context, rows;       /* model: tokens, 0: the usual; one more width of a verify pass */
+    double share, gap;           /* model: per cent of the bandwidth, us between kernels */
 } bench_opts;
 
 /* Opens the pair as the engine runs it and reads the prompts, at least one; each leaves room for two tokens. The caller
@@ -29,4 +32,7 @@ status bench_spec(const bench_opts *o, err *e);
 /* The same text read with both kinds of keys and values: mean negative log-likelihood per token, and the time of plain
  * steps in interleaved pairs. ERR_REQUEST when the text is too short or no UTF-8. */
 status bench_perplexity(const bench_opts *o, err *e);
+/* Estimated times of steps on GPU cards, by bytes alone. ERR_MODEL: a config that cannot be used, or a context beyond
+ * its limit. */
+status bench_model(const bench_opts *o, err *e);
 #endif

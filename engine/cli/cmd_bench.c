@@ -31,6 +31,15 @@ static const opt LIST[] = {
     { .kind = OPT_HEADING, .help = "perplexity" },
     { "tokens", .preset = "100000", OPT_INT_AT(bench_opts, text_tokens, 1, INT32_MAX),
       .help = "tokens of the text, at most" },
+    { .kind = OPT_HEADING, .help = "model" },
+    { "context", .value = "N", OPT_INT_AT(bench_opts, context, 1, INT32_MAX),
+      .help = "tokens that a step has behind it, without it 4096; 32768 and 262144 are shown as well" },
+    { "share", .value = "P", .preset = "90", OPT_REAL_AT(bench_opts, share, 1, 100),
+      .help = "per cent of a card's peak bandwidth that kernels are taken to reach" },
+    { "gap", .value = "US", .preset = "1.3", OPT_REAL_AT(bench_opts, gap, 0, 1000),
+      .help = "microseconds lost between two kernels" },
+    { "rows", .preset = "8", OPT_INT_AT(bench_opts, rows, 2, 16),
+      .help = "rows of a verify pass that is shown beside those of 2, 4, 8 and 16" },
     { .kind = OPT_HEADING, .help = "Without a word" },
     SPEC_OPT_ROWS(bench_opts, m),
     MODEL_OPT_ROWS(bench_opts, m),
@@ -43,9 +52,11 @@ static const opts OPTS = {
              "decoding, chains, trees, looking up and the adaptive width, and measures what passes cost by rows and "
              "context. \"perplexity FILE\" reads a text with BF16 and with FP8 keys and values and reports the mean "
              "negative log-likelihood per token of both, and the time of plain steps on the same tokens. Compare "
-             "ratios, not milliseconds: machines differ.",
-    .rest = "[spec | perplexity FILE]",
-    .rest_max = 2,
+             "ratios, not milliseconds: machines differ. \"model\" measures nothing: from config.json of the folders "
+             "alone, without them from the shape of Laguna S 2.1 and its draft, it estimates what steps would take on "
+             "GPU cards.",
+    .rest = "[spec | perplexity FILE | model [DIR [DRAFT]]]",
+    .rest_max = 3,
     .list = LIST,
     .n = sizeof LIST / sizeof *LIST,
     .bytes = sizeof(bench_opts),
@@ -328,20 +339,24 @@ static status bench_default(const bench_opts *given, err *e) {
 /* By the first word; the first row is what happens without one. */
 static const struct {
     const char *word;
-    size_t words;
+    size_t least, most; /* words, this one included */
+    const char *behind; /* what may follow it */
     status (*run)(const bench_opts *o, err *e);
-} KINDS[] = { { "", 0, bench_default }, { "spec", 1, bench_spec }, { "perplexity", 2, bench_perplexity } };
+} KINDS[] = { { "", 0, 0, "", bench_default },
+              { "spec", 1, 1, "nothing behind it", bench_spec },
+              { "perplexity", 2, 2, "a file with text", bench_perplexity },
+              { "model", 1, 3, "at most the folders of a target and its draft", bench_model } };
 
 static status run(bench_opts *o, const opts_found *found, err *e) {
     const char *word = found->n_rest ? found->rest[0] : "";
-    o->text = found->n_rest > 1 ? found->rest[1] : NULL;
+    o->text = o->dir = found->n_rest > 1 ? found->rest[1] : NULL;
+    o->draft_dir = found->n_rest > 2 ? found->rest[2] : NULL;
     for (size_t i = 0; i < sizeof KINDS / sizeof *KINDS; i++) {
         if (strcmp(word, KINDS[i].word) != 0) continue;
-        if (found->n_rest == KINDS[i].words) return KINDS[i].run(o, e);
-        return err_set(e, ERR_USAGE, "bench %s: expected %s", word,
-                       KINDS[i].words == 2 ? "a file with text" : "nothing behind it");
+        if (found->n_rest >= KINDS[i].least && found->n_rest <= KINDS[i].most) return KINDS[i].run(o, e);
+        return err_set(e, ERR_USAGE, "bench %s: expected %s", word, KINDS[i].behind);
     }
-    return err_set(e, ERR_USAGE, "bench %s: expected \"spec\", \"perplexity\" or no word", word);
+    return err_set(e, ERR_USAGE, "bench %s: expected \"spec\", \"perplexity\", \"model\" or no word", word);
 }
 
 int cmd_bench(int argc, char **argv) {

@@ -283,7 +283,7 @@ static status read_shards(model_dir *m, err *e) {
 
 /* ---- life ---- */
 
-static status open_all(model_dir *m, source_builtin kind, const char *dir, err *e) {
+static status open_small(model_dir *m, source_builtin kind, const char *dir, err *e) {
     TRY(source_open(&m->src, kind, dir, e));
     TRY(read_small_files(m, e));
     TRY(parse_json(&m->config, model_dir_file(m, "config.json"), model_dir_name(m), "config.json", e));
@@ -293,21 +293,35 @@ static status open_all(model_dir *m, source_builtin kind, const char *dir, err *
     buf_printf(&name, "%s/config.json", model_dir_name(m));
     m->config_name = arena_str(m->mem, buf_view(&name)).p;
     buf_free(&name);
+    return OK;
+}
+
+static status open_all(model_dir *m, source_builtin kind, const char *dir, err *e) {
+    TRY(open_small(m, kind, dir, e));
     TRY(list_shards(m, e));
     warn_extra_shards(m);
     return read_shards(m, e);
 }
 
-status model_dir_open(model_dir **out, source_builtin kind, const char *dir, err *e) {
+static status open_with(status (*open)(model_dir *m, source_builtin kind, const char *dir, err *e), model_dir **out,
+                        source_builtin kind, const char *dir, err *e) {
     model_dir *m = xalloc(sizeof *m);
     m->mem = arena_new();
-    status s = open_all(m, kind, dir, e);
+    status s = open(m, kind, dir, e);
     if (s != OK) {
         model_dir_close(m);
         return s;
     }
     *out = m;
     return OK;
+}
+
+status model_dir_open(model_dir **out, source_builtin kind, const char *dir, err *e) {
+    return open_with(open_all, out, kind, dir, e);
+}
+
+status model_dir_open_small(model_dir **out, source_builtin kind, const char *dir, err *e) {
+    return open_with(open_small, out, kind, dir, e);
 }
 
 void model_dir_close(model_dir *m) {

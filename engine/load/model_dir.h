@@ -17,6 +17,8 @@ typedef struct model_dir model_dir;
  * Logged: a total_size that is wrong (the shards count), a file named like a shard that the index does not name (it is
  * left aside). A byte order mark in front of a text file is skipped. */
 status model_dir_open(model_dir **out, source_builtin kind, const char *dir, err *e);
+/* The small files alone: no shard is looked for, there are no tensors. */
+status model_dir_open_small(model_dir **out, source_builtin kind, const char *dir, err *e);
 void model_dir_close(model_dir *m);
 
 const char *model_dir_name(const model_dir *m); /* for messages */

@@ -92,6 +92,18 @@ def commands():
         done = skiff("bench", "perplexity", "README.md", "--tokens", "700", "--ctx-size", "256", "--repeat", "1", "--json", path)
         found = json.load(open(path)) if done.returncode == 0 else {"error": done.stderr}
         check("bench perplexity: both kinds over the same tokens", found.get("tokens") == 700 and found["windows"] == 3 and 0 < abs(found["nll_difference"]) < 0.1 and found["bf16"]["perplexity"] > 1, found)
+        path = os.path.join(folder, "model.json")
+        done = skiff("bench", "model", "--json", path)
+        found = json.load(open(path)) if done.returncode == 0 else {"cards": [], "error": done.stderr}
+        plain = {c["name"]: round(c["contexts"][0]["plain_bytes"] / 1e9, 2) for c in found["cards"]}
+        check("bench model: four cards", len(plain) == 4 and set(plain.values()) == {10.04} and b"Estimates" in done.stdout, found)
+        done = skiff("bench", "model", "target/demo", "draft/demo", "--context", "1000", "--rows", "5", "--kv-dtype", "fp8_e4m3", "--json", path)
+        found = json.load(open(path)) if done.returncode == 0 else {"cards": [], "error": done.stderr}
+        rows = [[v["rows"] for v in c["verify"]] for card in found["cards"] for c in card["contexts"]]
+        check("bench model: a folder", rows == 4 * [[2, 4, 5, 8, 16]], found)
+        asked = json.loads(skiff("inspect", "--json", "--ctx-size", "1000", "--kv-dtype", "fp8_e4m3").stdout)["bytes_per_step"]
+        check("bench model: the bytes of inspect", {c["contexts"][0]["plain_bytes"] for c in found["cards"]} == {asked["plain"]["total"]}
+              and {c["contexts"][0]["draft_bytes"] for c in found["cards"]} == {asked["draft"]["total"]}, (found, asked))
     ids = skiff("tokenize", "--json", "Hello <think>").stdout
     check("tokenize", json.loads(ids)[-1]["text"] == "<think>", ids)
     for command in ("run", "serve", "inspect", "verify", "bench", "tokenize", "detokenize"):
@@ -298,6 +310,10 @@ def bad_input():
         (("bench", "perplexity"), 2, "file"),
         (("bench", "perplexity", "/nonexistent/text"), 1, "/nonexistent/text"),
         (("bench", "spec", "x"), 2, "spec"),
+        (("bench", "model", "target/demo", "--context", "5000"), 1, "4096"),
+        (("bench", "model", "tests"), 1, "config.json"),
+        (("bench", "model", "--draft-model", "draft/demo"), 2, "target"),
+        (("bench", "model", "a", "b", "c"), 2, "'c'"),
         (("bench", "spec", "--prompts", "tests/nowhere"), 1, "tests/nowhere"),
         (("bench", "spec", "--ctx-size", "200", "--limit", "1", "--predict", "2", "--repeat", "1", "--plots", "tests/nowhere"), 1, "tests/nowhere"),
     ]

@@ -1,22 +1,8 @@
 /* The byte model against figures that were computed by hand from the shapes of Laguna S 2.1. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-#include <stdlib.h>
-#include "engine/base/mem.h"
+#include "tests/model/model_fixture.h"
 #include "engine/core/bytes.h"
+#include "engine/core/shape.h"
 #include "kernels/params.h"
-#include "tests/model/laguna_s21.h"
-
-typedef struct world {
-    target_config target;
-    draft_config draft;
-    target_weights target_weights;
-    draft_weights draft_weights;
-    arena *mem;
-} world;
 
 enum { CTX_4K = 4096 };
 
@@ -31,7 +17,7 @@ static int64_t parts_sum(const pass_bytes *b) {
 }
 
 static void test_parts(void **state) {
-    const world *w = *state;
+    const model_shape *w = *state;
     const target_layer_weights *y = &w->target_weights.layer[1];
     assert_int_equal(weight_bytes(&y->expert_gate[0]) + weight_bytes(&y->expert_up[0]) +
                          weight_bytes(&y->expert_down[0]),
@@ -49,7 +35,7 @@ static void test_parts(void **state) {
 }
 
 static void test_passes(void **state) {
-    const world *w = *state;
+    const model_shape *w = *state;
     pass_bytes plain = bytes_target_pass(&w->target, &w->target_weights, 10.0, CTX_4K, DT_BF16);
     pass_bytes eight = bytes_target_pass(&w->target, &w->target_weights, 46.9, CTX_4K, DT_BF16);
     pass_bytes draft_pass = bytes_draft_pass(&w->draft, &w->draft_weights, &w->target_weights, CTX_4K);
@@ -62,7 +48,7 @@ static void test_passes(void **state) {
 /* Below the window every layer reads the context; above, sliding layers read the window; at a million nothing
  * overflows. */
 static void test_context(void **state) {
-    const world *w = *state;
+    const model_shape *w = *state;
     pass_bytes b = bytes_target_pass(&w->target, &w->target_weights, 10.0, 100, DT_BF16);
     assert_int_equal(b.kv_global, 49152LL * 100);
     assert_int_equal(b.kv_sliding, 147456LL * 100);
@@ -74,7 +60,7 @@ static void test_context(void **state) {
 }
 
 static void test_fp8(void **state) {
-    const world *w = *state;
+    const model_shape *w = *state;
     pass_bytes wide = bytes_target_pass(&w->target, &w->target_weights, 10.0, CTX_4K, DT_BF16);
     pass_bytes half = bytes_target_pass(&w->target, &w->target_weights, 10.0, CTX_4K, DT_E4M3);
     assert_int_equal(2 * half.kv_global, wide.kv_global);
@@ -92,27 +78,71 @@ static void test_independent(void **state) {
         assert_true(bytes_independent_experts(256, 10, r) < bytes_independent_experts(256, 10, r + 1));
 }
 
+/* ---- sizes from a config and weights in memory give the same bytes ---- */
+
+static void expect_same(const pass_bytes *found, const pass_bytes *expected, const char *what) {
+    if (memcmp(found, expected, sizeof *found) != 0)
+        fail_msg("%s: %lld bytes from the config, %lld from the weights", what, (long long)found->total,
+                 (long long)expected->total);
+}
+
+static void check_pair(const char *target, const char *draft_dir) {
+    pair p;
+    model_shape m;
+    MUST(pair_load(&p, target, draft_dir, false, NULL, NULL, e));
+    MUST(shape_open(&m, target, draft_dir, e));
+    for (int i = 0; i < 4; i++) {
+        int32_t ctx = 1 << (4 * i);
+        for (int kv = 0; kv < 2; kv++) {
+            dtype type = kv ? DT_E4M3 : DT_BF16;
+            double distinct = 1.0 + i * 0.7;
+            pass_bytes a = bytes_target_pass(&m.target, &m.target_weights, distinct, ctx, type);
+            pass_bytes b = bytes_target_pass(&p.target.cfg, &p.target.w, distinct, ctx, type);
+            expect_same(&a, &b, target);
+        }
+        if (!draft_dir) continue;
+        pass_bytes a = bytes_draft_pass(&m.draft, &m.draft_weights, &m.target_weights, ctx);
+        pass_bytes b = bytes_draft_pass(&p.draft.cfg, &p.draft.w, &p.target.w, ctx);
+        expect_same(&a, &b, draft_dir);
+    }
+    assert_int_equal(m.target_weights.parameters, p.target.w.parameters);
+    if (draft_dir) assert_int_equal(m.draft_weights.parameters, p.draft.w.parameters);
+    shape_close(&m);
+    pair_close(&p);
+}
+
+static void test_shape(void **state) {
+    (void)state;
+    check_pair("target/demo", "draft/demo");
+    check_pair("tests/golden/tiny_target", "tests/golden/tiny_draft");
+    check_pair("tests/golden/tiny_target_per_element", NULL);
+}
+
+static void test_resident(void **state) {
+    const model_shape *w = *state;
+    assert_int_equal(w->target_weights.bytes, 68350039552LL);
+    assert_int_equal(w->target_weights.parameters, 117561977600LL);
+    assert_int_equal(w->draft_weights.bytes, 2229955584LL);
+    assert_int_equal(w->draft_weights.parameters, 1114977792LL);
+}
+
 static int setup(void **state) {
-    world *w = xalloc(sizeof *w);
-    w->mem = arena_new();
-    w->target = s21_target();
-    w->draft = s21_draft();
-    w->target_weights = s21_target_weights(&w->target, w->mem);
-    w->draft_weights = s21_draft_weights(&w->draft, w->mem);
-    *state = w;
+    model_shape *m = xalloc(sizeof *m);
+    shape_s21(m);
+    *state = m;
     return 0;
 }
 
 static int teardown(void **state) {
-    world *w = *state;
-    arena_free(w->mem);
-    free(w);
+    shape_close(*state);
+    free(*state);
     return 0;
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_parts), cmocka_unit_test(test_passes),
-                                        cmocka_unit_test(test_context), cmocka_unit_test(test_fp8),
-                                        cmocka_unit_test(test_independent) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_parts),       cmocka_unit_test(test_passes),
+                                        cmocka_unit_test(test_context),     cmocka_unit_test(test_fp8),
+                                        cmocka_unit_test(test_independent), cmocka_unit_test(test_shape),
+                                        cmocka_unit_test(test_resident) };
     return cmocka_run_group_tests(tests, setup, teardown);
 }

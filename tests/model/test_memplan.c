@@ -1,7 +1,7 @@
 /* What a context costs, before anything is allocated: figures of the demo pair and of Laguna S 2.1, the choice of a
  * context, and addresses at a million positions. */
 #include "tests/model/model_fixture.h"
-#include "tests/model/laguna_s21.h"
+#include "engine/core/shape.h"
 
 enum { MILLION = 1048576 };
 
@@ -10,8 +10,8 @@ static int64_t paged(int64_t ctx) { return (ctx + NODES_MAX + KV_PAGE - 1) / KV_
 
 static void test_s21(void **state) {
     (void)state;
-    target_config t = s21_target();
-    draft_config d = s21_draft();
+    target_config t = shape_s21_target();
+    draft_config d = shape_s21_draft();
     static const int32_t CTX[] = { 1, 224, 225, 4096, 32768, 262144, MILLION };
     for (int i = 0; i < 7; i++) {
         memplan p = memplan_make(&t, &d, DT_BF16, CTX[i]);
@@ -51,8 +51,8 @@ static void test_demo(void **state) {
 /* FP8 halves the target's keys and values and leaves the draft's side alone; the pair then holds what the plan says. */
 static void test_fp8(void **state) {
     (void)state;
-    target_config t = s21_target();
-    draft_config d = s21_draft();
+    target_config t = shape_s21_target();
+    draft_config d = shape_s21_draft();
     memplan wide = memplan_make(&t, &d, DT_BF16, 32768), half = memplan_make(&t, &d, DT_E4M3, 32768);
     assert_int_equal(half.kv_global * 2, wide.kv_global);
     assert_int_equal(half.kv_sliding * 2, wide.kv_sliding);
@@ -75,8 +75,8 @@ static int32_t choose(const target_config *t, const draft_config *d, int32_t wan
 /* The largest context is exact: its plan fits, that of one token more does not. */
 static void test_largest(void **state) {
     (void)state;
-    target_config t = s21_target();
-    draft_config d = s21_draft();
+    target_config t = shape_s21_target();
+    draft_config d = shape_s21_draft();
     for (int64_t gb = 1; gb < 60; gb += 3) {
         int64_t bytes = gb * 1000000000;
         int32_t ctx = memplan_largest_ctx(&t, &d, DT_BF16, bytes);
@@ -91,7 +91,7 @@ static void test_largest(void **state) {
 }
 
 static void expect_refused(const target_config *t, int32_t wanted, int64_t bytes, status code, const char *part) {
-    draft_config d = s21_draft();
+    draft_config d = shape_s21_draft();
     err e = { 0 };
     int32_t ctx = -7;
     assert_int_equal(memplan_choose_ctx(t, &d, DT_BF16, wanted, bytes, &ctx, &e), code);
@@ -101,8 +101,8 @@ static void expect_refused(const target_config *t, int32_t wanted, int64_t bytes
 
 static void test_refused(void **state) {
     (void)state;
-    target_config t = s21_target();
-    draft_config d = s21_draft();
+    target_config t = shape_s21_target();
+    draft_config d = shape_s21_draft();
     char largest[64];
     int32_t fits = memplan_largest_ctx(&t, &d, DT_BF16, 2000000000);
     snprintf(largest, sizeof largest, "the largest context that fits is %d", fits);
@@ -128,7 +128,7 @@ static void test_million(void **state) {
     assert_int_equal(kv_offset(&s, 7, (int32_t)last, 0),
                      (((int64_t)INT32_MAX * 8 + 7) * KV_PAGE + last % KV_PAGE) * 128);
     free(pages);
-    target_config t = s21_target();
+    target_config t = shape_s21_target();
     assert_true(memplan_make(&t, NULL, DT_BF16, MILLION).kv_global > (int64_t)51 * 1000000000);
     assert_true(target_kv_bytes(&t, MILLION, 0, DT_BF16) > (size_t)51 * 1000000000);
 }
@@ -141,8 +141,8 @@ static int64_t s21_checkpoint(bool with_draft) { return (int64_t)(36 + 6 * with_
 /* Sums of the largest numbers that can be asked for. */
 static void test_cache_sums(void **state) {
     (void)state;
-    target_config t = s21_target();
-    draft_config d = s21_draft();
+    target_config t = shape_s21_target();
+    draft_config d = shape_s21_draft();
     static const int32_t TOKENS[] = { 0, 1, 256, 257, 2 * MILLION, INT32_MAX }, MARKS[] = { 0, 1, 24, 1024 };
     for (int i = 0; i < 6; i++)
         for (int k = 0; k < 4; k++)
@@ -165,8 +165,8 @@ static void test_cache_sums(void **state) {
 /* The context comes first: what is remembered shrinks, down to nothing, and takes a quarter of the rest at most. */
 static void test_cache_choice(void **state) {
     (void)state;
-    target_config t = s21_target();
-    draft_config d = s21_draft();
+    target_config t = shape_s21_target();
+    draft_config d = shape_s21_draft();
     static const int32_t CTX[] = { 1, 4096, 262144, MILLION };
     for (int i = 0; i < 4; i++) {
         int64_t plan = memplan_make(&t, &d, DT_BF16, CTX[i]).total, most = 0;
