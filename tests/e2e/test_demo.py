@@ -456,7 +456,7 @@ def server():
     whole = json.loads(text)
     content = whole["choices"][0]["message"]["content"]
     check("serve: an answer", status == 200 and content and whole["usage"]["completion_tokens"] > 1, text)
-    status, text = s.post(chat(stream=True, stream_options={"include_usage": True}))
+    status, text = s.post(chat(stream=True, stream_options={"include_usage": True}, speculation={"mode": "fixed", "max": 7}))
     chunks, done = events(text)
     pieces = [c["choices"][0]["delta"].get("content") or "" for c in chunks if c["choices"]]
     check("serve: the stream is the same text", "".join(pieces) == content and done, text)
@@ -481,7 +481,7 @@ def server():
     plain, fixed = (json.loads(s.post(chat(speculation=m))[1])["timings"]["speculation"] for m in ({"mode": "off"}, {"mode": "fixed", "max": 7}))
     check("serve: off is off, fixed is fixed", list(plain["steps_by_rows"]) == ["1"] and plain["dflash"]["drafted"] == 0 and set(fixed["steps_by_reason"]) <= {"fixed", "plain"}
           and fixed["dflash"]["drafted"] > 0, (plain, fixed))
-    predicted = chat(messages=[{"role": "user", "content": PROMPT}], prediction={"type": "content", "content": content}, speculation={"mode": "auto"})
+    predicted = chat(messages=[{"role": "user", "content": PROMPT}], prediction={"type": "content", "content": content}, speculation={"mode": "fixed", "max": 7})
     whole = json.loads(s.post(predicted)[1])
     check("serve: a prediction is copied from, the text is the same", whole["choices"][0]["message"]["content"] == content
           and whole["timings"]["speculation"]["lookup"]["accepted"] > 20 and whole["timings"]["steps"] < whole["usage"]["completion_tokens"] / 2, whole)
