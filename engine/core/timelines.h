@@ -10,8 +10,8 @@
  * the bits of a cold run, the draft's context included.
  *
  * What is remembered is bounded; what is worth least goes first (prefix_value), so that short side requests do not push
- * out a long conversation. Engine thread; nothing here runs inside a round but timelines_step, which takes a page now
- * and then. */
+ * out a long conversation. Engine thread; of all this only timelines_reserve and timelines_step run between rounds, and
+ * a page is taken every KV_PAGE tokens. */
 #ifndef ENGINE_CORE_TIMELINES_H
 #define ENGINE_CORE_TIMELINES_H
 #include "engine/core/prefix.h"
@@ -21,7 +21,7 @@ typedef struct timelines timelines;
 
 enum {
     TIMELINES_MAX = 32,      /* remembered ones, the live one included */
-    CHECKPOINT_SLACK = 31,   /* positions before a checkpoint from which its rings still serve */
+    CHECKPOINT_SLACK = 31,   /* positions before a checkpoint from which its rings may still serve */
     CHECKPOINT_EVERY = 2048, /* tokens of a long prompt */
     CHECKPOINTS_MAX = 1024,
 };
