@@ -26,7 +26,7 @@ static double time_pass(spec_bench *b, const int32_t *text, int32_t ctx, int32_t
 static double time_draft(spec_bench *b, const int32_t *text, int32_t ctx, int32_t rows) {
     steps_seek(b->pair.steps, ctx, text[ctx], ctx - 1);
     const step_out *o = steps_speculate(b->pair.steps, &(round_shape){ .depth = rows, .branch = 1 });
-    return (double)(o->stamp[1] - o->stamp[0]);
+    return (double)step_draft_ns(o);
 }
 
 /* Which size is the k-th of turn i: as for settings, another begins each time and neighbours differ. */

@@ -72,8 +72,8 @@ static propose start(spec_bench *b, int setting) {
 }
 
 static void count(spec_sum *sum, const propose *p, const step_out *o, int32_t kept, int64_t ns) {
-    int64_t draft = p->caught_up_ns + (o->draft_depth ? o->stamp[1] - o->stamp[0] : 0);
-    int64_t verify = o->stamp[2] - o->stamp[o->draft_depth ? 1 : 0];
+    int64_t inside = o->draft_depth ? step_draft_ns(o) : 0, draft = p->caught_up_ns + inside,
+            verify = o->stamp[2] - o->stamp[0] - inside;
     sum->steps++;
     sum->tokens += kept;
     sum->rows += o->rows;

@@ -72,8 +72,7 @@ status spec_run_turns(spec_bench *b, err *e) {
         return OK;
     }
     talk k = { .b = b, .known = r->known };
-    draft *d = b->pair.has_draft ? &b->pair.draft : NULL;
-    TRY(timelines_open(&k.timelines, &b->pair.target, d, b->pair.steps, b->pair.checkpoints, e));
+    TRY(timelines_open(&k.timelines, &b->pair.target, pair_draft(&b->pair), b->pair.steps, b->pair.checkpoints, e));
     progress_show("second turns", 0.0f);
     k.ids = xalloc((size_t)(k.known + ADDED) * sizeof *k.ids);
     bench_text(&b->prompts, 0, k.ids, k.known);

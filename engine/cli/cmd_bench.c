@@ -111,7 +111,7 @@ static int64_t decode(pair *p, const prompt *q, int32_t k, int32_t tree, int32_t
                                        : steps_round(p->steps, width);
         for (int32_t i = 0; i < o->n; i++) out[have++] = o->token[i];
         if (!c || width <= 0) continue;
-        int64_t now = clock_ns(), draft_ns = o->stamp[1] - o->stamp[0], verify_ns = o->stamp[2] - o->stamp[1];
+        int64_t now = clock_ns(), draft_ns = step_draft_ns(o), verify_ns = o->stamp[2] - o->stamp[1];
         c->rounds++;
         c->emitted += o->n;
         c->draft_ns += draft_ns;

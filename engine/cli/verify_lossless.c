@@ -95,16 +95,15 @@ static const step_out *junk_round(world *w, turn *t, const shape *sh, int32_t wa
         token[i] = (int32_t)(x % (uint32_t)w->p.target.cfg.vocab);
     }
     if (depth <= 0) return turn_verify(t, NULL, 0);
+    int32_t nodes = junk + (sh->nodes ? sh->nodes : depth);
     return turn_speculate(t, &(round_shape){ .depth = depth,
                                              .branch = sh->nodes ? TREE_WIDTH : 1,
-                                             .nodes = junk + (sh->nodes ? sh->nodes : depth) < NODES_MAX
-                                                          ? junk + (sh->nodes ? sh->nodes : depth)
-                                                          : NODES_MAX - 1,
+                                             .nodes = nodes < NODES_MAX ? nodes : NODES_MAX - 1,
                                              .given = token,
                                              .n_given = junk });
 }
 
-/* Answer `most` tokens, or until the sequence holds `until` positions; fewer when the context ends. */
+/* `most` tokens behind the prompt; fewer when the context ends. */
 static run decode(world *w, const prompt *q, const pick_params *pick, const way *y, int32_t most, int32_t *out) {
     steps *s = w->p.steps;
     turn t = { .steps = s, .timelines = w->timelines };
@@ -249,7 +248,7 @@ static status open_world(world *w, const engine_options *opt, const lossless_opt
         if (w->prompts.at[i].ids.n == 0 || w->prompts.at[i].ids.n >= (size_t)w->p.ctx)
             return err_set(e, ERR_TOO_LONG, "prompt %zu has %zu tokens; the context is %d", i, w->prompts.at[i].ids.n,
                            w->p.ctx);
-    TRY(timelines_open(&w->timelines, &w->p.target, &w->p.draft, w->p.steps, w->p.checkpoints, e));
+    TRY(timelines_open(&w->timelines, &w->p.target, pair_draft(&w->p), w->p.steps, w->p.checkpoints, e));
     TRY(lookup_new(&w->lookup, &(lookup_options){ .timeline_max = w->p.ctx + 1, .min_match = 2 }, e));
     width_init(&w->width, w->p.draft.cfg.block_size - 1);
     w->tokens = (int32_t)lo->tokens;

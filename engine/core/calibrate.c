@@ -39,7 +39,7 @@ static float measure(bench *b, int32_t rows, int32_t depth) {
                                                                      .nodes = rows - 1,
                                                                      .given = given,
                                                                      .n_given = depth ? 0 : rows - 1 });
-    return depth ? (float)(o->stamp[1] - o->stamp[0]) : (float)(o->stamp[3] - o->stamp[1]);
+    return (float)(depth ? step_draft_ns(o) : o->stamp[3] - o->stamp[1]);
 }
 
 /* Median times of n sizes, by turns: a busy moment hits all alike. */

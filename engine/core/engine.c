@@ -30,6 +30,7 @@ struct engine {
     lookup *lookup;       /* NULL: not a proposer */
     width width;          /* the engine thread's */
     timelines *timelines; /* likewise; behind its end the front end's */
+    uint64_t fingerprint; /* of the pair, when there is a folder for conversations */
     pair pair;            /* the engine thread's until READY; then constant but for the steps */
     engine_facts facts;   /* written before state becomes READY */
 };
@@ -71,8 +72,6 @@ static status fill_facts(engine *en, double load_ms, err *e) {
     const pair *p = &en->pair;
     const target_config *c = &p->target.cfg;
     const draft *d = pair_draft(p);
-    memplan plan = memplan_make(c, d ? &d->cfg : NULL, p->target.kv.type, p->ctx);
-    memplan_add_cache(&plan, c, d ? &d->cfg : NULL, p->target.kv.type, p->cache_tokens, p->checkpoints);
     engine_facts f = { .model_name = en->name,
                        .source = model_dir_name(p->target_dir),
                        .ctx = p->ctx,
@@ -83,7 +82,7 @@ static status fill_facts(engine *en, double load_ms, err *e) {
                        .parameters = p->target.w.parameters,
                        .target_bytes = p->target.w.bytes,
                        .draft_bytes = d ? d->w.bytes : 0,
-                       .kv_bytes = plan.total,
+                       .kv_bytes = p->plan.total,
                        .has_draft = d != NULL,
                        .spec_max = most_proposals(en),
                        .isa = isa_name(p->isa),
@@ -107,11 +106,14 @@ static status open_lookup(engine *en, err *e) {
     return lookup_new(&en->lookup, &o, e);
 }
 
-/* From an earlier run. Without a folder that can be used the start is a cold one, and nothing is saved at the end. */
+/* Conversations from an earlier run. Without a folder that can be used the start is a cold one, and nothing is saved at
+ * the end. */
 static void restore_conversations(engine *en) {
     err why;
     const char *dir = en->opt.cache_dir;
-    if (!dir || timelines_load(en->timelines, dir, fingerprint_pair(&en->pair), &why) == OK) return;
+    if (!dir) return;
+    en->fingerprint = fingerprint_pair(&en->pair);
+    if (timelines_load(en->timelines, dir, en->fingerprint, &why) == OK) return;
     log_warn("cache", "conversations will not be saved: %s", why.text);
     en->opt.cache_dir = NULL;
 }
@@ -121,7 +123,7 @@ static void save_conversations(const engine *en) {
     err why;
     const char *dir = en->opt.cache_dir;
     if (!dir || engine_get_state(en, NULL) != ENGINE_READY) return;
-    if (timelines_save(en->timelines, dir, fingerprint_pair(&en->pair), &why) != OK) log_warn("cache", "%s", why.text);
+    if (timelines_save(en->timelines, dir, en->fingerprint, &why) != OK) log_warn("cache", "%s", why.text);
 }
 
 static status load(engine *en, err *e) {
@@ -138,8 +140,8 @@ static status load(engine *en, err *e) {
     steps_set_lanes(en->pair.steps, LANES_BEST);
     width_init(&en->width, is_drafting(en) ? en->pair.draft.cfg.block_size - 1 : 0);
     if (most_proposals(en)) calibrate(&en->pair, &en->width);
-    draft *d = en->pair.has_draft ? &en->pair.draft : NULL;
-    TRY(timelines_open(&en->timelines, &en->pair.target, d, en->pair.steps, en->pair.checkpoints, e));
+    TRY(timelines_open(&en->timelines, &en->pair.target, pair_draft(&en->pair), en->pair.steps, en->pair.checkpoints,
+                       e));
     restore_conversations(en);
     return fill_facts(en, (double)(clock_ns() - start) * 1e-6, e);
 }

@@ -10,7 +10,7 @@ memplan memplan_make(const target_config *t, const draft_config *d, dtype kv, in
     memplan p = { 0 };
     int64_t all = (int64_t)target_kv_bytes(t, ctx, 0, kv), global = 0;
     for (int32_t l = 0; l < t->layers; l++) global += !t->layer[l].sliding;
-    int64_t rows = ((int64_t)ctx + NODES_MAX + KV_PAGE - 1) / KV_PAGE * KV_PAGE;
+    int64_t rows = (int64_t)target_kv_pages(ctx) * KV_PAGE;
     p.kv_global = global * rows * t->kv_heads * t->head_dim * 2 * dtype_bits(kv) / 8;
     p.kv_sliding = all - p.kv_global;
     if (d) {

@@ -81,15 +81,15 @@ static status choose_memory(pair *p, dtype kv, const engine_options *opt, err *e
     memplan_choose_cache(&p->target.cfg, dc, kv, p->ctx, available, &p->cache_tokens, &p->checkpoints);
     if (opt->cache_tokens >= 0) p->cache_tokens = opt->cache_tokens;
     if (opt->checkpoints >= 0) p->checkpoints = opt->checkpoints;
-    memplan m = memplan_make(&p->target.cfg, dc, kv, p->ctx);
-    memplan_add_cache(&m, &p->target.cfg, dc, kv, p->cache_tokens, p->checkpoints);
-    if (m.total <= available) return OK;
+    p->plan = memplan_make(&p->target.cfg, dc, kv, p->ctx);
+    memplan_add_cache(&p->plan, &p->target.cfg, dc, kv, p->cache_tokens, p->checkpoints);
+    if (p->plan.total <= available) return OK;
     return err_set(
         e, ERR_MEMORY,
         "remembering %d tokens and %d checkpoints takes %.1f MiB beside the context's %.1f MiB; %.1f MiB are "
         "free: ask for less (--cache-tokens, --kv-snapshots)",
-        p->cache_tokens, p->checkpoints, (double)m.cache / 1048576.0, (double)(m.total - m.cache) / 1048576.0,
-        (double)available / 1048576.0);
+        p->cache_tokens, p->checkpoints, (double)p->plan.cache / 1048576.0,
+        (double)(p->plan.total - p->plan.cache) / 1048576.0, (double)available / 1048576.0);
 }
 
 status pair_start(pair *p, const engine_options *opt, err *e) {

@@ -398,7 +398,7 @@ int32_t timelines_add_line_(timelines *tl, const int32_t *token, int32_t n) {
 
 /* ---- life ---- */
 
-status timelines_open(timelines **out, target *t, draft *d, steps *s, int32_t checkpoints, err *e) {
+status timelines_open(timelines **out, target *t, const draft *d, steps *s, int32_t checkpoints, err *e) {
     CHECK(checkpoints >= 0 && checkpoints <= CHECKPOINTS_MAX);
     size_t one = timelines_checkpoint_bytes(&t->cfg, d ? &d->cfg : NULL, t->kv.type), bytes = one * (size_t)checkpoints;
     void *images = NULL;

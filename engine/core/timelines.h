@@ -28,7 +28,7 @@ enum {
 
 /* Uses all pages of t->kv and its page table from here on. checkpoints: how many are kept, 0 to CHECKPOINTS_MAX; their
  * memory is taken now. d NULL: no draft. ERR_MEMORY. */
-status timelines_open(timelines **out, target *t, draft *d, steps *s, int32_t checkpoints, err *e);
+status timelines_open(timelines **out, target *t, const draft *d, steps *s, int32_t checkpoints, err *e);
 void timelines_close(timelines *tl); /* NULL is fine */
 /* Of one checkpoint; kv: type of the target's keys and values, d NULL: no draft. */
 size_t timelines_checkpoint_bytes(const target_config *t, const draft_config *d, dtype kv);

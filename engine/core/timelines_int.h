@@ -24,7 +24,7 @@ typedef struct line {
 
 struct timelines {
     target *t;
-    draft *d;
+    const draft *d;
     steps *s;
     line line[TIMELINES_MAX];
     int32_t live;         /* whose rings and page table these are; -1: nobody's */
