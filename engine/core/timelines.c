@@ -152,8 +152,7 @@ static int32_t new_line(timelines *tl) {
         tl->stats.evicted_lines++;
     }
     line *l = &tl->line[at];
-    if (!l->page) { /* for the longest conversation at once: steps do not allocate, and what is not used is not touched
-                     */
+    if (!l->page) { /* for the longest conversation at once: steps do not allocate; what is not used is not touched */
         l->token = xalloc((size_t)tl->t->kv.n_table * KV_PAGE * sizeof *l->token);
         l->page = xalloc((size_t)tl->t->kv.n_table * sizeof *l->page);
         l->mark = xalloc((size_t)(tl->marks + 1) * sizeof *l->mark);
@@ -174,7 +173,7 @@ static void cut_line(timelines *tl, line *l, int32_t n) {
     while (l->n_marks && tl->mark[l->mark[l->n_marks - 1]].at.pos > n) drop_mark(tl, l, l->n_marks - 1);
     int32_t full = n / KV_PAGE;
     release_pages(tl, l, full + (n % KV_PAGE != 0));
-    if (n % KV_PAGE == 0 || tl->page_refs[l->page[full]] == 1) return;
+    if (n % KV_PAGE == 0) return;
     while (tl->n_free == 0 && tl->page_refs[l->page[full]] > 1) evict_line(tl);
     if (tl->page_refs[l->page[full]] == 1) return;
     int32_t own = take_page(tl);
@@ -364,9 +363,10 @@ void timelines_end(timelines *tl, int32_t n) {
         enter_line(tl, tl->live);
         seek(tl, n, min_i32(steps_ctx_len(tl->s), n));
     }
-    timelines_mark(tl); /* the next prompt goes on here, and the one after it may change what comes next */
-    catch_up(tl);
-    if (tl->forget) drop_line(tl, tl->live);
+    if (tl->forget)
+        drop_line(tl, tl->live);
+    else
+        timelines_mark(tl); /* the next prompt goes on here, and the one after it may change what comes next */
 }
 
 int32_t timelines_len(const timelines *tl) { return tl->live < 0 ? 0 : tl->line[tl->live].n; }
