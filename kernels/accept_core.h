@@ -5,11 +5,12 @@
 #ifndef KERNELS_ACCEPT_CORE_H
 #define KERNELS_ACCEPT_CORE_H
 #include <stdint.h>
+#include "engine/base/hd.h"
 
 /* From node 0 on, goes to the first child whose token is the choice of the current node, as long as there is one.
  * Parents come before their children, so one pass forward finds the whole path. `accepted` takes the nodes of the path,
  * 0 included, ascending; returns their number. It needs room for the deepest path. */
-static inline int32_t accept_walk(int32_t n, const int32_t *parent, const int32_t *token, const int32_t *choice,
+HD static inline int32_t accept_walk(int32_t n, const int32_t *parent, const int32_t *token, const int32_t *choice,
                                   int32_t *accepted) {
     int32_t at = 0, count = 0;
     accepted[count++] = 0;

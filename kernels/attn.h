@@ -74,7 +74,7 @@ typedef struct attn_args {
 
 /* Blocks per run for a row at position p: short contexts have one block a run, so that work can be spread; long
  * contexts have few runs, so that partial results stay small. A function of the row's own position alone. */
-static inline int32_t attn_run(int32_t p) { return p < 4096 ? 1 : p < 32768 ? 4 : p < 262144 ? 16 : 64; }
+HD static inline int32_t attn_run(int32_t p) { return p < 4096 ? 1 : p < 32768 ? 4 : p < 262144 ? 16 : 64; }
 
 /* Moves the accepted rows of the last accept from index base + node to index base + j, K and V of every store and the
  * rows of the tap ring, ascending and in place. Nothing to do when the path is contiguous, as in a chain. */

@@ -18,7 +18,7 @@ typedef uint8_t e4m3;
 
 /* To nearest, ties to even, saturating: what is larger than 448, infinities too, becomes 448. NaN stays NaN, and zero
  * keeps its sign. */
-static inline e4m3 e4m3_of_f32(float f) {
+HD static inline e4m3 e4m3_of_f32(float f) {
     uint32_t u = bits_of_f32(f), sign = u >> 24 & 0x80, a = u & 0x7FFFFFFFu;
     if (a > 0x7F800000u) return (e4m3)(sign | 0x7F);
     if (a > E4M3_MAX) a = E4M3_MAX;
@@ -27,11 +27,11 @@ static inline e4m3 e4m3_of_f32(float f) {
 }
 
 /* Exact. */
-static inline bf16 bf16_of_e4m3(e4m3 c) {
+HD static inline bf16 bf16_of_e4m3(e4m3 c) {
     static const bf16 SUBNORMAL[8] = { 0, 0x3B00, 0x3B80, 0x3BC0, 0x3C00, 0x3C20, 0x3C40, 0x3C60 }; /* i * 2^-9 */
     uint32_t sign = (uint32_t)(c & 0x80) << 8, a = c & 0x7F;
     if (a == 0x7F) return (bf16)(sign | 0x7FC0);
     return (bf16)(sign | (a < 8 ? SUBNORMAL[a] : (a + E4M3_REBIAS) << 4));
 }
-static inline float f32_of_e4m3(e4m3 c) { return f32_of_bf16(bf16_of_e4m3(c)); }
+HD static inline float f32_of_e4m3(e4m3 c) { return f32_of_bf16(bf16_of_e4m3(c)); }
 #endif

@@ -17,14 +17,14 @@
 #include "engine/base/dtype.h"
 
 /* acc[i] += acc[i + h] for h = 8, 4, 2, 1. */
-static inline float fm_tree16(float acc[16]) {
+HD static inline float fm_tree16(float acc[16]) {
     for (int h = 8; h; h /= 2)
         for (int i = 0; i < h; i++) acc[i] += acc[i + h];
     return acc[0];
 }
 
 /* Canonical dot of k columns; a length that is no multiple of 32 counts as padded with zeros. */
-static inline float fm_dot(const bf16 *a, const bf16 *b, int32_t k) {
+HD static inline float fm_dot(const bf16 *a, const bf16 *b, int32_t k) {
     float acc[16] = { 0 };
     for (int32_t at = 0; at < k; at += 32) {
         for (int j = 0; j < 16; j++) {
@@ -38,7 +38,7 @@ static inline float fm_dot(const bf16 *a, const bf16 *b, int32_t k) {
 
 /* Factor of RMSNorm: 1 / sqrt(mean of squares + eps); squares in sixteen accumulators by index mod 16, fused.
  * The normed value is (x * factor) * w, two products. */
-static inline float fm_norm_scale(const float *x, int32_t n, float eps) {
+HD static inline float fm_norm_scale(const float *x, int32_t n, float eps) {
     float acc[16] = { 0 };
     for (int32_t i = 0; i < n; i++) acc[i & 15] = fmaf(x[i], x[i], acc[i & 15]);
     return 1.0f / sqrtf(fm_tree16(acc) / (float)n + eps);
@@ -58,7 +58,7 @@ static inline float fm_norm_scale(const float *x, int32_t n, float eps) {
 #define FM_E4 1.6666665459e-1f
 #define FM_E5 5.0000001201e-1f
 
-static inline float fm_exp(float x) {
+HD static inline float fm_exp(float x) {
     x = x > FM_EXP_LO ? x : FM_EXP_LO;
     x = x < FM_EXP_HI ? x : FM_EXP_HI;
     float t = fmaf(x, FM_LOG2E, FM_ROUND);
@@ -74,17 +74,17 @@ static inline float fm_exp(float x) {
     return f32_of_bits(bits_of_f32(p) + ((bits_of_f32(t) - bits_of_f32(FM_ROUND)) << 23));
 }
 
-static inline float fm_sigmoid(float x) { return 1.0f / (1.0f + fm_exp(-x)); }
-static inline float fm_silu(float x) { return x / (1.0f + fm_exp(-x)); }
+HD static inline float fm_sigmoid(float x) { return 1.0f / (1.0f + fm_exp(-x)); }
+HD static inline float fm_silu(float x) { return x / (1.0f + fm_exp(-x)); }
 
 /* Double precision where values are few: gates, noise, angles. No libm, so that a C library cannot change a bit. */
-static inline double fm_bits_double(uint64_t u) {
+HD static inline double fm_bits_double(uint64_t u) {
     double d;
     memcpy(&d, &u, sizeof d);
     return d;
 }
 
-static inline double fm_exp_d(double x) { /* |x| <= 700 */
+HD static inline double fm_exp_d(double x) { /* |x| <= 700 */
     double n = fma(x, 1.4426950408889634, 6755399441055744.0) - 6755399441055744.0;
     double r = fma(n, -0.693147180369123816490, x);
     r = fma(n, -1.90821492927058770002e-10, r);
@@ -93,7 +93,7 @@ static inline double fm_exp_d(double x) { /* |x| <= 700 */
     return p * fm_bits_double((uint64_t)((int64_t)n + 1023) << 52);
 }
 
-static inline double fm_log_d(double x) { /* normal, positive */
+HD static inline double fm_log_d(double x) { /* normal, positive */
     uint64_t u;
     memcpy(&u, &x, sizeof u);
     int64_t e = (int64_t)(u >> 52) - 1023;
@@ -105,13 +105,13 @@ static inline double fm_log_d(double x) { /* normal, positive */
 }
 
 /* ln(1 + e^x) = max(x, 0) + ln(1 + e^-|x|). */
-static inline float fm_softplus(float x) {
+HD static inline float fm_softplus(float x) {
     double a = fabs((double)x);
     double tail = a > 60.0 ? 0.0 : fm_log_d(1.0 + fm_exp_d(-a));
     return (float)((x > 0.0f ? (double)x : 0.0) + tail);
 }
 
-static inline float fm_tanh(float x) {
+HD static inline float fm_tanh(float x) {
     double a = fabs((double)x);
     if (a > 20.0) return x > 0.0f ? 1.0f : -1.0f;
     double e = fm_exp_d(2.0 * a), t = (e - 1.0) / (e + 1.0);
@@ -119,7 +119,7 @@ static inline float fm_tanh(float x) {
 }
 
 /* Sine and cosine of a rotation angle, |angle| up to 2^21: reduced by pi/2 in two parts, Taylor on [-pi/4, pi/4]. */
-static inline void fm_sincos(float angle, float *sine, float *cosine) {
+HD static inline void fm_sincos(float angle, float *sine, float *cosine) {
     double a = (double)angle;
     double n = fma(a, 0.63661977236758134308, 6755399441055744.0) - 6755399441055744.0;
     double r = fma(n, -1.57079632679489655800, a);

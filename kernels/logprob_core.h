@@ -9,7 +9,7 @@
 #include "kernels/params.h"
 
 /* The logarithm of the sum in `acc`, which is used up. */
-static inline double logprob_close(double acc[16]) {
+HD static inline double logprob_close(double acc[16]) {
     for (int h = 8; h; h /= 2)
         for (int i = 0; i < h; i++) acc[i] += acc[i + h];
     return fm_log_d(acc[0]);
@@ -17,7 +17,7 @@ static inline double logprob_close(double acc[16]) {
 
 /* The k largest of z[n], falling, ties by smaller id; returns how many there are. One pass that holds the best so far:
  * after the first few hundred logits hardly one is better than the last of them. */
-static inline int32_t logprob_largest(const float *z, int32_t n, int32_t k, int32_t *id) {
+HD static inline int32_t logprob_largest(const float *z, int32_t n, int32_t k, int32_t *id) {
     int32_t held = 0;
     for (int32_t v = 0; v < n && k > 0; v++) {
         if (held == k && !(z[v] > z[id[k - 1]])) continue;
@@ -29,7 +29,7 @@ static inline int32_t logprob_largest(const float *z, int32_t n, int32_t k, int3
 }
 
 /* top: the largest logit; log_sum: of exp(z - top). At most `most` alternatives, and never above PICK_TOP_MAX. */
-static inline void logprob_fill(pick_logprobs *out, const float *z, int32_t n, int32_t chosen, int32_t most, float top,
+HD static inline void logprob_fill(pick_logprobs *out, const float *z, int32_t n, int32_t chosen, int32_t most, float top,
                                 double log_sum) {
     out->own = (float)((double)z[chosen] - (double)top - log_sum);
     out->n = logprob_largest(z, n, most < PICK_TOP_MAX ? most : PICK_TOP_MAX, out->id);

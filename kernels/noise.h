@@ -9,7 +9,7 @@
 #include <stdint.h>
 #include "kernels/fmath.h"
 
-static inline void philox4x32_10(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
+HD static inline void philox4x32_10(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]) {
     uint32_t c0 = counter[0], c1 = counter[1], c2 = counter[2], c3 = counter[3], k0 = key[0], k1 = key[1];
     for (int round = 0; round < 10; round++) {
         uint64_t p = (uint64_t)0xD2511F53u * c0, q = (uint64_t)0xCD9E8D57u * c2;
@@ -21,23 +21,23 @@ static inline void philox4x32_10(const uint32_t counter[4], const uint32_t key[2
 }
 
 /* The words of tokens token & ~3 to token | 3. */
-static inline void noise_block(uint64_t seed, int64_t position, int32_t token, uint32_t word[4]) {
+HD static inline void noise_block(uint64_t seed, int64_t position, int32_t token, uint32_t word[4]) {
     uint32_t counter[4] = { (uint32_t)token >> 2, (uint32_t)position, (uint32_t)((uint64_t)position >> 32), 0 };
     uint32_t key[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
     philox4x32_10(counter, key, word);
 }
 
-static inline uint32_t noise_word(uint64_t seed, int64_t position, int32_t token) {
+HD static inline uint32_t noise_word(uint64_t seed, int64_t position, int32_t token) {
     uint32_t word[4];
     noise_block(seed, position, token, word);
     return word[token & 3];
 }
 
-static inline float noise_uniform(uint32_t word) { return ((float)(word >> 9) + 0.5f) * 0x1p-23f; }
+HD static inline float noise_uniform(uint32_t word) { return ((float)(word >> 9) + 0.5f) * 0x1p-23f; }
 
-static inline float noise_of_word(uint32_t word) { return (float)-fm_log_d(-fm_log_d((double)noise_uniform(word))); }
+HD static inline float noise_of_word(uint32_t word) { return (float)-fm_log_d(-fm_log_d((double)noise_uniform(word))); }
 
-static inline float noise_gumbel(uint64_t seed, int64_t position, int32_t token) {
+HD static inline float noise_gumbel(uint64_t seed, int64_t position, int32_t token) {
     return noise_of_word(noise_word(seed, position, token));
 }
 #endif

@@ -56,11 +56,11 @@ typedef struct pick_row {
 
 /* Head row i. Rows up to head_first are counted: they are prompt, or the anchor. The rows of a prompt are a chain with
  * one head at its end, so only the rows of a round have anything behind it. */
-static inline pick_row pick_row_of(const pick_args *a, int32_t i) {
+HD static inline pick_row pick_row_of(const pick_args *a, int32_t i) {
     const step_state *st = &a->p->st;
     const row_set *rows = &st->rows;
     int32_t row = st->head_first + i;
-    pick_row r = { .z = view_row(&a->logits, i), .n = a->logits.cols, .q = (int64_t)rows->pos[row] + 1 };
+    pick_row r = { .z = (const float *)view_row(&a->logits, i), .n = a->logits.cols, .q = (int64_t)rows->pos[row] + 1 };
     if (rows->chain) {
         for (int32_t k = st->head_first + 1; k <= row; k++) r.path[r.n_path++] = rows->token[k];
     } else {
@@ -70,17 +70,17 @@ static inline pick_row pick_row_of(const pick_args *a, int32_t i) {
     return r;
 }
 
-static inline bool pick_penalises(const pick_params *p) {
+HD static inline bool pick_penalises(const pick_params *p) {
     return (p->repeat != 0.0f && p->repeat != 1.0f) || p->presence != 0.0f || p->frequency != 0.0f;
 }
 
-static inline float pick_penalty(float z, const pick_params *p, int32_t count) {
+HD static inline float pick_penalty(float z, const pick_params *p, int32_t count) {
     if (p->repeat != 0.0f) z = z > 0.0f ? z / p->repeat : z * p->repeat;
     return z - (p->frequency * (float)count + p->presence);
 }
 
 /* Tokens of the lists first, each with the count that is there; then those of the path anew, with their own added. */
-static inline void pick_penalise(const pick_row *r, const pick_params *p, const pick_lists *l, float *out) {
+HD static inline void pick_penalise(const pick_row *r, const pick_params *p, const pick_lists *l, float *out) {
     for (int32_t i = 0; i < l->n_seen; i++) out[l->seen[i]] = pick_penalty(r->z[l->seen[i]], p, l->count[l->seen[i]]);
     for (int32_t i = 0; i < r->n_path; i++) {
         int32_t token = r->path[i], count = l->count[token];
@@ -90,7 +90,7 @@ static inline void pick_penalise(const pick_row *r, const pick_params *p, const 
 }
 
 /* The logits to choose from: the row's own when nothing is to be done, else a copy in `copy`, which has n. */
-static inline const float *pick_adjust(const pick_row *r, const pick_params *p, const pick_lists *l, float *copy) {
+HD static inline const float *pick_adjust(const pick_row *r, const pick_params *p, const pick_lists *l, float *copy) {
     bool penalties = pick_penalises(p), masked = r->q < p->end_from;
     if (!penalties && !masked && l->n_bias == 0) return r->z;
     memcpy(copy, r->z, (size_t)r->n * sizeof *copy);
@@ -100,16 +100,16 @@ static inline const float *pick_adjust(const pick_row *r, const pick_params *p, 
     return copy;
 }
 
-static inline size_t pick_work_bytes(int32_t vocab) { return (size_t)vocab * sizeof(pick_cand); }
+HD static inline size_t pick_work_bytes(int32_t vocab) { return (size_t)vocab * sizeof(pick_cand); }
 
-static inline bool pick_before(pick_cand a, pick_cand b) { return a.y > b.y || (a.y == b.y && a.id < b.id); }
+HD static inline bool pick_before(pick_cand a, pick_cand b) { return a.y > b.y || (a.y == b.y && a.id < b.id); }
 
-static inline bool pick_survives(const pick_cut *c, pick_cand v) {
+HD static inline bool pick_survives(const pick_cut *c, pick_cand v) {
     return !pick_before(c->last, v) && !((double)v.y - (double)c->top.y < c->gap);
 }
 
 /* First largest of z / t; id 0 when nothing compares. */
-static inline pick_cand pick_largest(const float *z, int32_t n, float t) {
+HD static inline pick_cand pick_largest(const float *z, int32_t n, float t) {
     pick_cand best = { -INFINITY, 0 };
     for (int32_t v = 0; v < n; v++)
         if (z[v] / t > best.y) best = (pick_cand){ z[v] / t, v };
@@ -117,7 +117,7 @@ static inline pick_cand pick_largest(const float *z, int32_t n, float t) {
 }
 
 /* Restores the order of a heap of n below entry i: no entry stands before its parent (least) or behind it (first). */
-static inline void pick_sift_least(float *heap, int32_t n, int32_t i) {
+HD static inline void pick_sift_least(float *heap, int32_t n, int32_t i) {
     for (float moved = heap[i];;) {
         int32_t child = 2 * i + 1;
         if (child + 1 < n && heap[child + 1] < heap[child]) child++;
@@ -130,7 +130,7 @@ static inline void pick_sift_least(float *heap, int32_t n, int32_t i) {
     }
 }
 
-static inline void pick_sift_first(pick_cand *heap, int32_t n, int32_t i) {
+HD static inline void pick_sift_first(pick_cand *heap, int32_t n, int32_t i) {
     for (pick_cand moved = heap[i];;) {
         int32_t child = 2 * i + 1;
         if (child + 1 < n && pick_before(heap[child + 1], heap[child])) child++;
@@ -144,7 +144,7 @@ static inline void pick_sift_first(pick_cand *heap, int32_t n, int32_t i) {
 }
 
 /* The k-th largest of n values, 1 <= k <= n: a heap of the k largest so far, least at the root. */
-static inline float pick_kth_largest(const float *z, int32_t n, int32_t k, float *heap) {
+HD static inline float pick_kth_largest(const float *z, int32_t n, int32_t k, float *heap) {
     for (int32_t v = 0; v < k; v++) heap[v] = z[v];
     for (int32_t i = k / 2 - 1; i >= 0; i--) pick_sift_least(heap, k, i);
     for (int32_t v = k; v < n; v++) {
@@ -158,7 +158,7 @@ static inline float pick_kth_largest(const float *z, int32_t n, int32_t k, float
 /* Last survivor of top_p among the survivors of c.
  * Only tokens with at least half of an even share of what may be left out, (1 - top_p) * total / count, can be in the
  * prefix: all smaller ones together are too light to be missed. The half is room for rounding. */
-static inline pick_cand pick_nucleus(const float *z, int32_t n, const pick_params *p, const pick_cut *c,
+HD static inline pick_cand pick_nucleus(const float *z, int32_t n, const pick_params *p, const pick_cut *c,
                                      pick_cand *heap) {
     double acc[16] = { 0 };
     int32_t count = 0, held = 0;
@@ -187,18 +187,18 @@ static inline pick_cand pick_nucleus(const float *z, int32_t n, const pick_param
 }
 
 /* The survivors of all filters. `work` has pick_work_bytes(n); temperature is not greedy. */
-static inline pick_cut pick_filter(const float *z, int32_t n, const pick_params *p, void *work) {
+HD static inline pick_cut pick_filter(const float *z, int32_t n, const pick_params *p, void *work) {
     pick_cut c = { .last = { -INFINITY, INT32_MAX }, .top = pick_largest(z, n, p->temperature), .gap = -INFINITY };
     if (!isfinite(c.top.y)) return c; /* differences mean nothing: everything survives, and top is the choice */
-    if (p->top_k > 0 && p->top_k < n) c.last.y = pick_kth_largest(z, n, p->top_k, work) / p->temperature;
-    if (p->top_p < 1.0f) c.last = pick_nucleus(z, n, p, &c, work);
+    if (p->top_k > 0 && p->top_k < n) c.last.y = pick_kth_largest(z, n, p->top_k, (float *)work) / p->temperature;
+    if (p->top_p < 1.0f) c.last = pick_nucleus(z, n, p, &c, (pick_cand *)work);
     if (p->min_p > 0.0f) c.gap = fm_log_d((double)p->min_p);
     return c;
 }
 
 /* Is the noise of this word certainly below `need`? By the bound -ln(1 - u): 1 - u = (2^23 - h - 0.5) * 2^-23, and
  * LIMIT[i] = floor(2^23 * e^-i * (1 + 1e-5) + 0.5) + 1; the 1e-5 is room for the rounding of the noise. */
-static inline bool pick_noise_below(uint32_t word, double need) {
+HD static inline bool pick_noise_below(uint32_t word, double need) {
     static const int32_t LIMIT[17] = { 8388693, 3086028, 1135287, 417649, 153645, 56524, 20794, 7650, 2815,
                                        1036,    382,     141,     53,     20,     8,     4,     2 };
     if (need < 0.0) return false;
@@ -207,7 +207,7 @@ static inline bool pick_noise_below(uint32_t word, double need) {
 }
 
 /* The choice of a row with logits z[n] for the token at position q. Always a valid id. */
-static inline int32_t pick_token(const float *z, int32_t n, const pick_params *p, int64_t q, void *work) {
+HD static inline int32_t pick_token(const float *z, int32_t n, const pick_params *p, int64_t q, void *work) {
     if (p->temperature < PICK_GREEDY_BELOW) return pick_largest(z, n, 1.0f).id;
     pick_cut cut = pick_filter(z, n, p, work);
     int32_t best = cut.top.id, block = -1;

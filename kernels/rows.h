@@ -16,7 +16,7 @@ typedef struct view {
     dtype type;
 } view;
 
-static inline void *view_row(const view *v, int64_t row) { return (char *)v->data + row * v->stride; }
+HD static inline void *view_row(const view *v, int64_t row) { return (char *)v->data + row * v->stride; }
 
 /* Which rows of the input are live; read while the op runs. Input row first + i gives output row i, i < n. */
 typedef struct live_rows {
@@ -25,7 +25,7 @@ typedef struct live_rows {
     int32_t max;          /* the bucket: n never exceeds it */
 } live_rows;
 
-static inline int32_t live_first(const live_rows *l) { return l->first ? *l->first : 0; }
+HD static inline int32_t live_first(const live_rows *l) { return l->first ? *l->first : 0; }
 
 /* Fills the row sets of the block for one kind of step (kernels/params.h). One lane. */
 typedef struct begin_args {

@@ -10,10 +10,10 @@
 #include "kernels/fmath.h"
 #include "kernels/params.h"
 
-static inline int32_t tree_depth(const row_set *t, int32_t node) { return t->pos[node] - t->base; }
+HD static inline int32_t tree_depth(const row_set *t, int32_t node) { return t->pos[node] - t->base; }
 
 /* Makes t the anchor alone. */
-static inline void tree_begin(row_set *t, int32_t base, int32_t anchor) {
+HD static inline void tree_begin(row_set *t, int32_t base, int32_t anchor) {
     t->n = 1;
     t->base = base;
     t->chain = 1;
@@ -24,7 +24,7 @@ static inline void tree_begin(row_set *t, int32_t base, int32_t anchor) {
 }
 
 /* Adds a child and returns its node, or -1 when there is no room for another node or another depth. */
-static inline int32_t tree_add(row_set *t, int32_t parent, int32_t token) {
+HD static inline int32_t tree_add(row_set *t, int32_t parent, int32_t token) {
     int32_t node = t->n, depth = tree_depth(t, parent) + 1;
     if (node == NODES_MAX || depth > DEPTH_MAX) return -1;
     t->token[node] = token;
@@ -39,7 +39,7 @@ static inline int32_t tree_add(row_set *t, int32_t parent, int32_t token) {
 
 /* Classes of a candidate's own probability p: floor(-4 log2(1 - p)), at most CONF_CLASSES - 1, from 1/16 off certainty
  * on. Fine where it matters, near 1. */
-static inline int32_t tree_conf(float logp) {
+HD static inline int32_t tree_conf(float logp) {
     /* log(1 - 2^(-i / 4)), i = 1 .. 15 */
     static const float FROM[CONF_CLASSES - 1] = { -1.838200f, -1.227947f, -0.902890f, -0.693147f, -0.545500f,
                                                   -0.436265f, -0.352828f, -0.287682f, -0.236006f, -0.194528f,
@@ -73,24 +73,24 @@ typedef struct tree_offer {
     uint8_t source;
 } tree_offer;
 
-static inline int tree_offer_better(const tree_offer *a, const tree_offer *b) {
+HD static inline int tree_offer_better(const tree_offer *a, const tree_offer *b) {
     if (a->score != b->score) return a->score > b->score;
     if (a->depth != b->depth) return a->depth < b->depth;
     if (a->rank != b->rank) return a->rank < b->rank;
     return a->parent < b->parent;
 }
 
-static inline float tree_own_logp(const tree_candidates *c, int32_t depth, int32_t rank) {
+HD static inline float tree_own_logp(const tree_candidates *c, int32_t depth, int32_t rank) {
     return c->logp[(depth - 1) * c->logp_stride + rank];
 }
 
-static inline tree_offer tree_candidate(const tree_candidates *c, int32_t depth, int32_t rank, int32_t parent,
+HD static inline tree_offer tree_candidate(const tree_candidates *c, int32_t depth, int32_t rank, int32_t parent,
                                         float above) {
     float own = tree_own_logp(c, depth, rank);
     return (tree_offer){ above + (c->conf ? c->conf[tree_conf(own)] : own), above, depth, rank, parent, NODE_DRAFT };
 }
 
-static inline int32_t tree_find_child(const row_set *t, int32_t parent, int32_t token) {
+HD static inline int32_t tree_find_child(const row_set *t, int32_t parent, int32_t token) {
     for (int32_t i = parent + 1; i < t->n; i++)
         if (t->parent[i] == parent && t->token[i] == token) return i;
     return -1;
@@ -102,7 +102,7 @@ static inline int32_t tree_find_child(const row_set *t, int32_t parent, int32_t 
  * chain. The given chain's tokens stand in the same queue with their own scores; a token that stands there already is
  * that node: it takes nothing from the budget, and both proposers go on below it. note [NODES_MAX] takes what is known
  * of each node. c, given: depth 0 and n 0 for none. */
-static inline void tree_grow(row_set *t, const tree_candidates *c, const tree_given *given, int32_t budget,
+HD static inline void tree_grow(row_set *t, const tree_candidates *c, const tree_given *given, int32_t budget,
                              node_note *note) {
     /* each offer that is taken brings at most two of the draft's, or one of the chain's */
     tree_offer offer[NODES_MAX + DEPTH_MAX + 2];
@@ -136,7 +136,7 @@ static inline void tree_grow(row_set *t, const tree_candidates *c, const tree_gi
 
 /* Cuts t to the first nodes that are worth their rows: those that make the sum of probabilities less cost[rows] largest
  * (kernels/params.h, step_in), at least `least` of them if there are as many, none below min_logp. */
-static inline void tree_cut(row_set *t, const node_note *note, const float *cost, int32_t least, float min_logp) {
+HD static inline void tree_cut(row_set *t, const node_note *note, const float *cost, int32_t least, float min_logp) {
     int32_t keep = 0;
     float sum = 0.0f, best = -cost[1];
     for (int32_t i = 1; i < t->n && (note[i].score >= min_logp || i <= least); i++) {
