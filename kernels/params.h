@@ -144,8 +144,8 @@ typedef struct step_out {
     int32_t draft_depth;                   /* rows of the draft's block that proposed */
     uint8_t draft_conf[DEPTH_MAX];         /* class of the likeliest candidate of each */
     int32_t ctx_rows;                      /* context rows that were projected before */
+    int32_t fault;                         /* step_fault, the last one of the step */
     int64_t stamp[STAMPS];
-    int32_t fault; /* step_fault, the last one of the step */
     uint32_t seq;
 } step_out;
 
