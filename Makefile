@@ -39,7 +39,7 @@ LINK := $(CC)
 ifneq ($(SIMT),)
 CFLAGS   += -DSKIFF_CUDA=1
 CXXFLAGS := -std=gnu++20 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -Wshadow=local -Wundef -Wpointer-arith -Wno-unknown-pragmas \
-            -fno-math-errno -ffp-contract=off -fno-strict-aliasing -I. -DSKIFF_CUDA=1 '-DSKIFF_SIMT="tests/simt/simt.h"' $(SANFLAGS)
+            -Wno-missing-field-initializers             -fno-math-errno -ffp-contract=off -fno-strict-aliasing -I. -DSKIFF_CUDA=1 '-DSKIFF_SIMT="tests/simt/simt.h"' $(SANFLAGS)
 SHIMFLAGS := $(if $(filter thread,$(subst $(comma), ,$(SAN))),-fno-sanitize=thread -DSIMT_TSAN=1)
 LINK := $(CXX)
 endif

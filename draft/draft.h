@@ -15,9 +15,11 @@ typedef struct draft_inputs {
 } draft_inputs;
 
 typedef struct draft {
+    device *on; /* where weights and memory are; NULL: the host */
     draft_config cfg;
     draft_weights w;
     float *inv_freq;
+    const float *freq; /* the same where the ops run */
     draft_inputs in;
     kv_store *ring;  /* [layers] context rows of committed positions */
     kv_store *block; /* [layers] rows of the block in flight: anchor and masks */
@@ -26,6 +28,9 @@ typedef struct draft {
 } draft;
 
 status draft_init(draft *out, const model_dir *dir, err *e); /* dir must outlive the draft */
+/* As target_device_bytes and target_to_device. */
+size_t draft_device_bytes(const draft *d);
+status draft_to_device(draft *d, device *on, bool verify, err *e);
 size_t draft_kv_bytes(const draft_config *c);
 status draft_alloc(draft *d, draft_inputs in, err *e);
 void draft_deinit(draft *d);

@@ -6,7 +6,7 @@
 /* cos and sin are taken from the work of the caller's part: the rows of context and block stand at different positions.
  */
 static void angles(const draft *d, op_sink *s, const view *cos, const view *sin, const row_set *rows) {
-    op_rope(s, &(rope_args){ .inv_freq = d->inv_freq, .factor = 1.0f, .cos = *cos, .sin = *sin, .rows = rows });
+    op_rope(s, &(rope_args){ .inv_freq = d->freq, .factor = 1.0f, .cos = *cos, .sin = *sin, .rows = rows });
 }
 
 /* taps -> one norm each -> fc -> hidden_norm -> per layer: input norm, K and V rows of the projection -> ring */

@@ -36,13 +36,19 @@ enum { PROPOSE_DRAFT = 1, PROPOSE_LOOKUP = 2 };
  * answers are other ones than with BF16. The draft's own stay BF16. */
 typedef enum kv_dtype { KV_BF16, KV_FP8_E4M3 } kv_dtype;
 
+/* Where the steps run. Asked for is what is used: there is no falling back to another. */
+typedef enum backend_kind { BACKEND_CPU, BACKEND_CUDA } backend_kind;
+
 typedef struct engine_options {
     const char *target_dir; /* NULL: the built-in demo pair (target and, without draft_dir, draft) */
     const char *draft_dir;  /* NULL with a target_dir: no draft, no speculation */
-    const char *isa;        /* NULL: the best usable; else "ref", "avx2", "avx512", "avx512bf16" */
-    int32_t lanes;          /* compute threads, 0: choose */
-    int32_t ctx;            /* longest prompt plus answer in tokens, 0: what model and memory allow */
-    int32_t prefill_chunk;  /* prompt rows per step, 1..256; 0: 256 */
+    backend_kind backend;
+    int32_t device;        /* CUDA: number of the GPU */
+    bool verify_upload;    /* CUDA: read all weights back and compare them */
+    const char *isa;       /* CPU; NULL: the best usable; else "ref", "avx2", "avx512", "avx512bf16" */
+    int32_t lanes;         /* compute threads, 0: choose */
+    int32_t ctx;           /* longest prompt plus answer in tokens, 0: what model and memory allow */
+    int32_t prefill_chunk; /* prompt rows per step, 1..256; 0: 256 */
     kv_dtype kv_dtype;
     spec_options spec;     /* for requests that do not say; SPEC_MODE_DEFAULT: auto */
     int32_t proposers;     /* PROPOSE_DRAFT and PROPOSE_LOOKUP, added; 0: both */
@@ -197,8 +203,8 @@ typedef struct engine_facts {
     spec_options spec;     /* used when a request does not say; no SPEC_DEFAULT left */
     int32_t proposers;     /* PROPOSE_* that there are */
     pick_options pick;     /* sampling defaults of generation_config.json; seed 0 */
-    const char *isa;
-    int32_t lanes;
+    const char *isa;       /* instruction set, or the name of the GPU */
+    int32_t lanes;         /* 0 on a GPU */
     double load_ms;
 } engine_facts;
 

@@ -15,11 +15,12 @@ void op_put(op_sink *s, op_id id, const void *args, size_t bytes) {
     op_check(id, args);
     switch (s->kind) {
     case SINK_MEASURE: {
-        size_t need = op_lane_scratch(id, args, s->lanes);
-        if (need > s->lane_scratch) s->lane_scratch = need;
+        size_t need = s->device ? device_op_scratch(id, args) : op_lane_scratch(id, args, s->lanes);
+        if (need > s->scratch) s->scratch = need;
         break;
     }
     case SINK_EAGER: pool_run(s->pool, false, run_one, &(one_op){ s->table[id], args }); break;
     case SINK_RECORD: plan_add(s->plan, id, args); break;
+    case SINK_DEVICE: device_put_op(s->device, id, args); break;
     }
 }

@@ -2,12 +2,14 @@
 #ifndef GRAPHS_SINK_H
 #define GRAPHS_SINK_H
 #include "graphs/plan.h"
+#include "kernels/device.h"
 #include "kernels/dispatch.h"
 
 typedef enum sink_kind {
-    SINK_MEASURE, /* nowhere: only the activations are counted */
+    SINK_MEASURE, /* nowhere: only the activations, and what ops need to work, are counted */
     SINK_EAGER,   /* each op runs when it is put */
-    SINK_RECORD   /* each op becomes an entry of a plan */
+    SINK_RECORD,  /* each op becomes an entry of a plan */
+    SINK_DEVICE   /* each op goes to the device: runs, or becomes part of what is captured */
 } sink_kind;
 
 struct op_sink {
@@ -15,7 +17,8 @@ struct op_sink {
     op_fn *const *table; /* eager */
     pool *pool;          /* eager */
     plan *plan;          /* record */
-    size_t lane_scratch; /* measure: the most that any op needs */
+    device *device;      /* device; measure: NULL for the host */
+    size_t scratch;      /* measure: the most that any op needs, of each lane or of the device */
     int lanes;           /* measure */
 };
 #endif

@@ -3,6 +3,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
 #include "graphs/pace.h"
+#include "kernels/memory.h"
 
 #include <stdlib.h>
 
@@ -14,9 +15,9 @@ struct step {
     const char *name;
     step_describe *describe;
     void *ctx;
-    op_fn *const *table;
-    pool *pool;
-    plan *plan;
+    step_place where;
+    plan *plan;          /* of the host */
+    device_graph *graph; /* of a device */
     work work;
     size_t bytes;
     bool best; /* LANES_BEST, and there is a choice */
@@ -30,24 +31,36 @@ int bucket_find(const int32_t *list, int n_list, int32_t rows) {
     return i;
 }
 
-status step_open(step **out, const char *name, step_describe *describe, void *ctx, op_fn *const *table, pool *lanes,
-                 err *e) {
-    op_sink measure = { .kind = SINK_MEASURE, .lanes = pool_lanes(lanes) };
+static status record(step *s, err *e) {
+    device *d = s->where.device;
+    if (!d) {
+        s->plan = plan_new();
+        s->describe(s->ctx, &(op_sink){ .kind = SINK_RECORD, .plan = s->plan }, &s->work);
+        return OK;
+    }
+    TRY(device_capture(d, s->where.at, s->where.host, e));
+    s->describe(s->ctx, &(op_sink){ .kind = SINK_DEVICE, .device = d }, &s->work);
+    return device_end_capture(d, &s->graph, e);
+}
+
+status step_open(step **out, const char *name, step_describe *describe, void *ctx, const step_place *where, err *e) {
+    op_sink measure = { .kind = SINK_MEASURE, .lanes = pool_lanes(where->lanes), .device = where->device };
     work empty = { 0 };
     describe(ctx, &measure, &empty);
-    TRY(pool_reserve(lanes, measure.lane_scratch, e));
-    step *s = xalloc(sizeof *s);
-    *s = (step){ .name = name, .describe = describe, .ctx = ctx, .table = table, .pool = lanes, .bytes = empty.used };
+    if (where->device)
+        TRY(device_reserve_scratch(where->device, measure.scratch, e));
+    else
+        TRY(pool_reserve(where->lanes, measure.scratch, e));
     void *block;
-    status st = try_block(&block, s->bytes, "activations of a step", e);
+    TRY(memory_alloc(where->device, &block, empty.used, "activations of a step", e));
+    step *s = xalloc(sizeof *s);
+    *s = (step){ .name = name, .describe = describe, .ctx = ctx, .where = *where, .bytes = empty.used };
+    s->work.base = block;
+    status st = record(s, e);
     if (st != OK) {
-        free(s);
+        step_close(s);
         return st;
     }
-    s->plan = plan_new();
-    s->work.base = block;
-    op_sink record = { .kind = SINK_RECORD, .plan = s->plan };
-    describe(ctx, &record, &s->work);
     CHECK(s->work.used == s->bytes);
     *out = s;
     return OK;
@@ -56,7 +69,8 @@ status step_open(step **out, const char *name, step_describe *describe, void *ct
 void step_close(step *s) {
     if (!s) return;
     plan_free(s->plan);
-    block_free(s->work.base, s->bytes);
+    if (s->graph) device_free_graph(s->graph);
+    memory_free(s->where.device, s->work.base, s->bytes);
     free(s);
 }
 
@@ -64,27 +78,40 @@ void step_close(step *s) {
 enum { BEST_LANES_MAX = 4 };
 
 void step_set_lanes(step *s, step_lanes mode) {
-    int lanes = pool_lanes(s->pool);
+    int lanes = pool_lanes(s->where.lanes);
     s->best = mode == LANES_BEST && lanes > 1 && lanes <= BEST_LANES_MAX;
 }
 
 void step_replay(step *s) {
+    const step_place *w = &s->where;
+    if (w->device) {
+        device_replay(w->device, s->graph);
+        return;
+    }
     if (!s->best) {
-        plan_replay(s->plan, s->table, s->pool, false);
+        plan_replay(s->plan, w->table, w->lanes, false);
         return;
     }
     bool alone = pace_choose(&s->pace);
     int64_t start = clock_ns();
-    plan_replay(s->plan, s->table, s->pool, alone);
+    plan_replay(s->plan, w->table, w->lanes, alone);
     pace_measured(&s->pace, alone, clock_ns() - start);
 }
 
 void step_run_eager(step *s) {
-    op_sink eager = { .kind = SINK_EAGER, .table = s->table, .pool = s->pool };
+    const step_place *to = &s->where;
+    op_sink eager = { .kind = SINK_EAGER, .table = to->table, .pool = to->lanes };
     work w = { .base = s->work.base };
-    s->describe(s->ctx, &eager, &w);
+    if (!to->device) {
+        s->describe(s->ctx, &eager, &w);
+        return;
+    }
+    device_begin_eager(to->device, to->at, to->host);
+    s->describe(s->ctx, &(op_sink){ .kind = SINK_DEVICE, .device = to->device }, &w);
+    device_end_eager(to->device);
 }
 
 const char *step_name(const step *s) { return s->name; }
 const plan *step_plan(const step *s) { return s->plan; }
+int32_t step_launches(const step *s) { return s->graph ? device_graph_launches(s->graph) : 0; }
 const work *step_work(const step *s) { return &s->work; }

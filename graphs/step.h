@@ -1,4 +1,5 @@
-/* graphs/step.h - a named step: described once, recorded, replayed from then on. Owns its activations. */
+/* graphs/step.h - a named step: described once, recorded, replayed from then on. Owns its activations. On the host a
+ * step is a plan that the lanes walk, on a device one captured graph. */
 #ifndef GRAPHS_STEP_H
 #define GRAPHS_STEP_H
 #include "graphs/sink.h"
@@ -8,9 +9,17 @@ typedef void step_describe(void *ctx, op_sink *s, work *w);
 
 typedef struct step step;
 
-/* Measures, allocates activations, makes sure that the pool has lane scratch, records. Not while a step runs. */
-status step_open(step **out, const char *name, step_describe *describe, void *ctx, op_fn *const *table, pool *lanes,
-                 err *e);
+/* Where a step runs. The parameter block that the ops use is `at`; the host's is `host`, the same one without a device.
+ * With one, `host` lies in shared memory, and its `in` goes over and its `out` comes back with every replay. */
+typedef struct step_place {
+    op_fn *const *table;
+    pool *lanes;
+    device *device; /* NULL: the host */
+    step_params *at, *host;
+} step_place;
+
+/* Measures, allocates activations, makes sure that there is working memory, records. Not while a step runs. */
+status step_open(step **out, const char *name, step_describe *describe, void *ctx, const step_place *where, err *e);
 void step_close(step *s);
 
 /* Lanes walk the plan; returns when all is done. The lane count cannot change a bit of the result, so it may follow the
@@ -25,7 +34,8 @@ void step_set_lanes(step *s, step_lanes mode);
 void step_run_eager(step *s); /* the same ops one by one from a fresh description; for tests */
 
 const char *step_name(const step *s);
-const plan *step_plan(const step *s);
+const plan *step_plan(const step *s); /* NULL on a device */
+int32_t step_launches(const step *s); /* kernels of a replay; 0 on the host */
 const work *step_work(const step *s);
 
 /* The closed lists of row capacities; the live count is data. The smallest one that holds n rows. */

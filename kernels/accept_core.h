@@ -11,7 +11,7 @@
  * Parents come before their children, so one pass forward finds the whole path. `accepted` takes the nodes of the path,
  * 0 included, ascending; returns their number. It needs room for the deepest path. */
 HD static inline int32_t accept_walk(int32_t n, const int32_t *parent, const int32_t *token, const int32_t *choice,
-                                  int32_t *accepted) {
+                                     int32_t *accepted) {
     int32_t at = 0, count = 0;
     accepted[count++] = 0;
     for (int32_t node = 1; node < n; node++) {

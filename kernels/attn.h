@@ -15,6 +15,8 @@ enum { KV_PAGE = 256 }; /* rows of a page, and positions of an attention block *
  * block: [G][slots][E], slot = index - base; only rows that are not committed (the draft's block). */
 typedef enum kv_kind { KV_RING, KV_PAGES, KV_BLOCK } kv_kind;
 
+typedef struct device device;
+
 typedef struct kv_store {
     void *k, *v;
     const int32_t *pages;
@@ -24,6 +26,7 @@ typedef struct kv_store {
     kv_kind kind;
     dtype type;
     int64_t bytes; /* of k, and of v: the extent of the memory, for the recorder */
+    device *on;    /* whose memory k and v are; NULL: the host's */
 } kv_store;
 
 /* Per live row: q heads and k heads through RMSNorm over E (one weight vector for all heads), then rotation; then q to

@@ -5,6 +5,7 @@
 #include "kernels/op.h"
 #include "kernels/pool.h"
 
+C_BEGIN
 /* Every lane calls the function and does its share. */
 typedef void op_fn(const void *args, const lane *ln);
 
@@ -32,4 +33,5 @@ int op_spans(op_id id, const void *args,
              span out[SPANS_MAX]); /* memory that is read or written; weights are left out */
 size_t op_lane_scratch(op_id id, const void *args, int lanes); /* bytes each lane needs */
 int64_t op_weight_bytes(op_id id, const void *args);           /* weights read by one run; experts: all of them */
+C_END
 #endif

@@ -1,6 +1,6 @@
 #include "kernels/kv_image.h"
 
-#include <string.h>
+#include "kernels/memory.h"
 
 static size_t row_bytes(const kv_store *s) { return (size_t)kv_bytes(s, s->size); }
 
@@ -14,10 +14,7 @@ static void move(const kv_store *s, void *rows, int32_t from, int32_t to, char *
             n = kv_contiguous(s, pos, 0);
             if (n > to - pos) n = to - pos;
             void *there = kv_at(s, rows, kv_offset(s, g, pos, 0));
-            if (save)
-                memcpy(image, there, (size_t)n * row);
-            else
-                memcpy(there, image, (size_t)n * row);
+            memory_copy(s->on, save ? image : there, save ? there : image, (size_t)n * row);
             image += (size_t)n * row;
         }
 }
@@ -25,10 +22,12 @@ static void move(const kv_store *s, void *rows, int32_t from, int32_t to, char *
 void kv_image_save(const kv_store *s, int32_t from, int32_t to, void *out) {
     move(s, s->k, from, to, out, true);
     move(s, s->v, from, to, (char *)out + kv_image_bytes(s, to - from) / 2, true);
+    memory_wait(s->on);
 }
 
 void kv_image_load(const kv_store *s, int32_t from, int32_t to, const void *in) {
     char *image = (char *)(uintptr_t)in;
     move(s, s->k, from, to, image, false);
     move(s, s->v, from, to, image + kv_image_bytes(s, to - from) / 2, false);
+    memory_wait(s->on);
 }

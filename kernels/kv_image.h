@@ -2,7 +2,7 @@
  * goes on, and to write keys and values to a file.
  *
  * Layout: K then V, each [G][to - from][E] in the store's own type. Positions [from, to) must lie in the store: in a
- * ring at most its slots. */
+ * ring at most its slots. The block may be the host's memory or that of the store's device; s->pages is the host's. */
 #ifndef KERNELS_KV_IMAGE_H
 #define KERNELS_KV_IMAGE_H
 #include "kernels/kv_map.h"

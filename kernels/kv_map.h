@@ -33,7 +33,9 @@ HD static inline int64_t kv_bytes(const kv_store *s, int64_t elements) {
 }
 
 /* Address of the element at this offset; rows is the store's k or v. */
-HD static inline void *kv_at(const kv_store *s, void *rows, int64_t offset) { return (char *)rows + kv_bytes(s, offset); }
+HD static inline void *kv_at(const kv_store *s, void *rows, int64_t offset) {
+    return (char *)rows + kv_bytes(s, offset);
+}
 
 /* Rows from this index on that follow each other in memory. */
 HD static inline int32_t kv_contiguous(const kv_store *s, int32_t index, int32_t base) {

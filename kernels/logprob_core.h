@@ -29,8 +29,8 @@ HD static inline int32_t logprob_largest(const float *z, int32_t n, int32_t k, i
 }
 
 /* top: the largest logit; log_sum: of exp(z - top). At most `most` alternatives, and never above PICK_TOP_MAX. */
-HD static inline void logprob_fill(pick_logprobs *out, const float *z, int32_t n, int32_t chosen, int32_t most, float top,
-                                double log_sum) {
+HD static inline void logprob_fill(pick_logprobs *out, const float *z, int32_t n, int32_t chosen, int32_t most,
+                                   float top, double log_sum) {
     out->own = (float)((double)z[chosen] - (double)top - log_sum);
     out->n = logprob_largest(z, n, most < PICK_TOP_MAX ? most : PICK_TOP_MAX, out->id);
     for (int32_t i = 0; i < out->n; i++) out->logp[i] = (float)((double)z[out->id[i]] - (double)top - log_sum);

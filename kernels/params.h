@@ -135,7 +135,7 @@ typedef enum step_fault { FAULT_NONE, FAULT_BEGIN, FAULT_TREE, FAULT_PICK, FAULT
 typedef struct step_out {
     int32_t n, token[DEPTH_MAX + 1];       /* emitted: accepted proposals, then the target's own token */
     pick_logprobs logprobs[DEPTH_MAX + 1]; /* by token, when they are asked for */
-    int32_t base;                          /* after the step */
+    int32_t base, ctx_len;                 /* after the step */
     int32_t rows;                          /* rows of the target pass */
     int32_t drafted, accepted;             /* proposals verified, and of these accepted */
     int32_t proposal[NODES_MAX];           /* what was verified, by node - 1 */

@@ -14,7 +14,7 @@ typedef struct pool pool;
 
 typedef struct lane {
     int id, n;
-    pool *pool;
+    struct pool *pool;
     void *scratch; /* private, 64-byte aligned; contents do not survive an op */
     size_t scratch_bytes;
 } lane;

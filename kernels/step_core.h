@@ -203,6 +203,7 @@ HD static inline void accept_write(const accept_args *a, const int32_t *accepted
     if (w.me) return;
     if (a->kind == STEP_ROUND || a->kind == STEP_CONTEXT) st->ctx_len = st->ctx.base + st->ctx.n;
     p->out.base = st->base;
+    p->out.ctx_len = st->ctx_len;
     p->out.rows = st->rows.n;
 }
 #endif

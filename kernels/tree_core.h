@@ -85,7 +85,7 @@ HD static inline float tree_own_logp(const tree_candidates *c, int32_t depth, in
 }
 
 HD static inline tree_offer tree_candidate(const tree_candidates *c, int32_t depth, int32_t rank, int32_t parent,
-                                        float above) {
+                                           float above) {
     float own = tree_own_logp(c, depth, rank);
     return (tree_offer){ above + (c->conf ? c->conf[tree_conf(own)] : own), above, depth, rank, parent, NODE_DRAFT };
 }
@@ -103,7 +103,7 @@ HD static inline int32_t tree_find_child(const row_set *t, int32_t parent, int32
  * that node: it takes nothing from the budget, and both proposers go on below it. note [NODES_MAX] takes what is known
  * of each node. c, given: depth 0 and n 0 for none. */
 HD static inline void tree_grow(row_set *t, const tree_candidates *c, const tree_given *given, int32_t budget,
-                             node_note *note) {
+                                node_note *note) {
     /* each offer that is taken brings at most two of the draft's, or one of the chain's */
     tree_offer offer[NODES_MAX + DEPTH_MAX + 2];
     int32_t n = 0;

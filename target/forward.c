@@ -41,13 +41,13 @@ void target_angles(const target *t, op_sink *s, const target_pass *p) {
     bool global = false, sliding = false;
     for (int32_t l = 0; l < c->layers; l++) *(c->layer[l].sliding ? &sliding : &global) = true;
     if (global)
-        op_rope(s, &(rope_args){ .inv_freq = t->inv_freq_global,
+        op_rope(s, &(rope_args){ .inv_freq = t->freq_global,
                                  .factor = (float)c->rope_global.attention_factor,
                                  .cos = p->cos_global,
                                  .sin = p->sin_global,
                                  .rows = p->rows });
     if (sliding)
-        op_rope(s, &(rope_args){ .inv_freq = t->inv_freq_sliding,
+        op_rope(s, &(rope_args){ .inv_freq = t->freq_sliding,
                                  .factor = (float)c->rope_sliding.attention_factor,
                                  .cos = p->cos_sliding,
                                  .sin = p->sin_sliding,
@@ -58,7 +58,7 @@ void target_angles(const target *t, op_sink *s, const target_pass *p) {
 static void attention(const target *t, op_sink *s, const target_pass *p, int32_t l) {
     const target_config *c = &t->cfg;
     const target_layer_weights *w = &t->w.layer[l];
-    const kv_store *kv = &t->kv.layer[l];
+    const kv_store *kv = &t->kv.seen[l];
     bool sliding = c->layer[l].sliding;
     int32_t heads = c->layer[l].heads, qkv = (heads + 2 * c->kv_heads) * c->head_dim, gates = gate_cols(c, heads);
     live_rows live = { &p->rows->n, NULL, p->bucket };

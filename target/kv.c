@@ -2,6 +2,7 @@
 
 #include "engine/base/mem.h"
 #include "kernels/kv_map.h"
+#include "kernels/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,17 +24,46 @@ size_t target_kv_bytes(const target_config *c, int32_t ctx, int32_t spare, dtype
     return bytes;
 }
 
-status target_kv_init(target_kv *out, const target_config *c, int32_t ctx, int32_t spare, dtype type, err *e) {
-    target_kv kv = { .layers = c->layers,
+/* Page i is the i-th, to begin with. */
+static status take_pages(target_kv *kv, err *e) {
+    size_t bytes = (size_t)kv->n_table * sizeof *kv->pages;
+    kv->pages = xalloc(bytes);
+    for (int32_t i = 0; i < kv->n_table; i++) kv->pages[i] = i;
+    kv->pages_on = kv->pages;
+    if (!kv->on) return OK;
+    void *there;
+    status s = memory_alloc(kv->on, &there, bytes, "the page table", e);
+    if (s != OK) {
+        free(kv->pages);
+        return s;
+    }
+    kv->pages_on = there;
+    memory_copy(kv->on, kv->pages_on, kv->pages, bytes);
+    return OK;
+}
+
+void target_kv_set_pages(target_kv *kv, int32_t from, const int32_t *page, int32_t n) {
+    memcpy(kv->pages + from, page, (size_t)n * sizeof *page);
+    if (kv->on) memory_copy(kv->on, kv->pages_on + from, page, (size_t)n * sizeof *page);
+}
+
+status target_kv_init(target_kv *out, const target_config *c, int32_t ctx, int32_t spare, dtype type, device *on,
+                      err *e) {
+    target_kv kv = { .on = on,
+                     .layers = c->layers,
                      .ctx = ctx,
                      .type = type,
                      .n_table = target_kv_pages(ctx),
                      .n_pages = target_kv_pages(ctx) + spare,
                      .bytes = target_kv_bytes(c, ctx, spare, type) };
-    TRY(try_block(&kv.block, kv.bytes, "KV memory", e));
+    TRY(memory_alloc(on, &kv.block, kv.bytes, "KV memory", e));
+    status s = take_pages(&kv, e);
+    if (s != OK) {
+        memory_free(on, kv.block, kv.bytes);
+        return s;
+    }
     kv.layer = xalloc((size_t)c->layers * sizeof *kv.layer);
-    kv.pages = xalloc((size_t)kv.n_table * sizeof *kv.pages);
-    for (int32_t i = 0; i < kv.n_table; i++) kv.pages[i] = i;
+    kv.seen = xalloc((size_t)c->layers * sizeof *kv.seen);
     char *at = kv.block;
     for (int32_t l = 0; l < c->layers; l++) {
         size_t bytes = layer_bytes(c, l, kv.n_pages, type);
@@ -46,7 +76,10 @@ status target_kv_init(target_kv *out, const target_config *c, int32_t ctx, int32
                                   .size = c->head_dim,
                                   .kind = ring ? KV_RING : KV_PAGES,
                                   .type = type,
-                                  .bytes = (int64_t)bytes };
+                                  .bytes = (int64_t)bytes,
+                                  .on = on };
+        kv.seen[l] = kv.layer[l];
+        if (!ring) kv.seen[l].pages = kv.pages_on;
         at += 2 * bytes;
     }
     *out = kv;
@@ -56,8 +89,8 @@ status target_kv_init(target_kv *out, const target_config *c, int32_t ctx, int32
 static void copy_rows(void *rows, const kv_store *s, int32_t from, int32_t to, int32_t n) {
     size_t row = (size_t)kv_bytes(s, s->size), head = KV_PAGE * row, heads = (size_t)s->heads;
     for (size_t g = 0; g < heads; g++)
-        memcpy((char *)rows + ((size_t)to * heads + g) * head, (char *)rows + ((size_t)from * heads + g) * head,
-               (size_t)n * row);
+        memory_copy(s->on, (char *)rows + ((size_t)to * heads + g) * head,
+                    (char *)rows + ((size_t)from * heads + g) * head, (size_t)n * row);
 }
 
 void target_kv_copy_page(const target_kv *kv, int32_t from, int32_t to, int32_t rows) {
@@ -70,8 +103,10 @@ void target_kv_copy_page(const target_kv *kv, int32_t from, int32_t to, int32_t 
 }
 
 void target_kv_deinit(target_kv *kv) {
-    block_free(kv->block, kv->bytes);
+    if (kv->on) memory_free(kv->on, kv->pages_on, (size_t)kv->n_table * sizeof *kv->pages);
+    memory_free(kv->on, kv->block, kv->bytes);
     free(kv->layer);
+    free(kv->seen);
     free(kv->pages);
     *kv = (target_kv){ 0 };
 }

@@ -2,6 +2,7 @@
 
 #include "engine/base/mem.h"
 #include "kernels/kv_map.h"
+#include "kernels/memory.h"
 #include "kernels/rope_freq.h"
 
 #include <stdlib.h>
@@ -26,6 +27,7 @@ status target_init(target *out, const model_dir *dir, void (*progress)(void *arg
     TRY(target_weights_bind(&t.w, dir, &t.cfg, progress, arg, e));
     t.inv_freq_global = frequencies(&t.cfg.rope_global);
     t.inv_freq_sliding = frequencies(&t.cfg.rope_sliding);
+    t.freq_global = t.inv_freq_global, t.freq_sliding = t.inv_freq_sliding;
     *out = t;
     return OK;
 }
@@ -38,11 +40,11 @@ size_t target_tap_bytes(const target_config *c, int32_t taps, int32_t window) {
 
 status target_alloc(target *t, const target_room *room, err *e) {
     int32_t taps = room->taps;
-    TRY(target_kv_init(&t->kv, &t->cfg, room->ctx, room->spare_pages, room->kv, e));
+    TRY(target_kv_init(&t->kv, &t->cfg, room->ctx, room->spare_pages, room->kv, t->on, e));
     if (taps == 0) return OK;
     CHECK(taps <= TAPS_MAX);
     void *ring;
-    TRY(try_block(&ring, target_tap_bytes(&t->cfg, taps, room->window), "the tap ring", e));
+    TRY(memory_alloc(t->on, &ring, target_tap_bytes(&t->cfg, taps, room->window), "the tap ring", e));
     t->taps = taps;
     memcpy(t->tap_layer, room->tap_layer, (size_t)taps * sizeof *room->tap_layer);
     t->tap_ring = (view){ .data = ring,
@@ -54,7 +56,7 @@ status target_alloc(target *t, const target_room *room, err *e) {
 }
 
 void target_deinit(target *t) {
-    block_free(t->tap_ring.data, (size_t)t->tap_ring.stride * (size_t)t->tap_ring.rows);
+    memory_free(t->on, t->tap_ring.data, (size_t)t->tap_ring.stride * (size_t)t->tap_ring.rows);
     target_kv_deinit(&t->kv);
     target_weights_deinit(&t->w);
     free(t->inv_freq_global);

@@ -10,16 +10,23 @@
 #include "target/weights.h"
 
 typedef struct target {
+    device *on; /* where weights and memory are; NULL: the host */
     target_config cfg;
     target_weights w;
     target_kv kv;
     float *inv_freq_global, *inv_freq_sliding;
+    const float *freq_global, *freq_sliding; /* the same where the ops run */
     int32_t taps, tap_layer[TAPS_MAX];
     view tap_ring; /* BF16 [slots][taps * D]; data NULL without taps */
 } target;
 
 /* Reads the config and binds the weights of dir, which must outlive the target. */
 status target_init(target *out, const model_dir *dir, void (*progress)(void *arg, float fraction), void *arg, err *e);
+/* Sends the weights to a device, before target_alloc; until target_deinit they are nowhere else. `verify`: every matrix
+ * is read back and compared. head_rows and embedding rows are two matrices there, in two layouts. */
+size_t target_device_bytes(const target *t);
+status target_to_device(target *t, device *on, bool verify, void (*progress)(void *arg, float fraction), void *arg,
+                        err *e);
 /* What target_alloc makes room for: KV of this type for ctx positions and some pages more, and a ring for the residuals
  * after the `taps` layers in tap_layer (window: how many positions back the reader looks). */
 typedef struct target_room {

@@ -37,7 +37,8 @@ int status_exit_code(status s) {
     switch (s) {
     case OK: return 0;
     case ERR_USAGE: return 2;
-    case ERR_MEMORY: return 4;
+    case ERR_MEMORY:
+    case ERR_DEVICE: return 4;
     case ERR_BIND: return 5;
     default: return 1;
     }

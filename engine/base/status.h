@@ -6,6 +6,7 @@
  * process, in every build. */
 #ifndef ENGINE_BASE_STATUS_H
 #define ENGINE_BASE_STATUS_H
+#include "engine/base/hd.h"
 
 typedef enum status {
     OK = 0,
@@ -19,6 +20,7 @@ typedef enum status {
     ERR_UNSUPPORTED, /* known, valid, and not offered */
     ERR_TEMPLATE,    /* the chat template failed or refused */
     ERR_BIND,        /* a listening address */
+    ERR_DEVICE,      /* no GPU that can be used, or one that failed */
     ERR_FAULT,       /* anything else at run time */
 } status;
 
@@ -29,6 +31,7 @@ typedef struct err {
     char text[ERR_TEXT_MAX]; /* NUL-terminated, cut with "..." when longer */
 } err;
 
+C_BEGIN
 /* Stores code and message, returns the code: `return err_set(e, ERR_MODEL, "%s: ...", path);` */
 status err_set(err *e, status code, const char *fmt, ...) __attribute__((format(printf, 3, 4)));
 
@@ -45,7 +48,8 @@ int status_exit_code(status s);
         if (try_status_ != OK) return try_status_;                                                                     \
     } while (0)
 
-_Noreturn void check_failed(const char *file, int line, const char *what);
+void check_failed(const char *file, int line, const char *what) __attribute__((noreturn));
+C_END
 
 #define CHECK(cond) ((cond) ? (void)0 : check_failed(__FILE__, __LINE__, #cond))
 

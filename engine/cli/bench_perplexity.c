@@ -56,12 +56,15 @@ static double negative_log(const float *logits, int32_t n, int32_t token) {
 static void score_window(side *s, const int32_t *ids, int32_t n) {
     steps_seek(s->p.steps, 0, 0, 0);
     steps_set_pick(s->p.steps, &GREEDY);
+    int32_t vocab = s->p.target.cfg.vocab;
+    float *logits = xalloc((size_t)PREFILL_MAX * (size_t)vocab * sizeof *logits);
     for (int32_t at = 0, rows; at < n; at += rows) {
         rows = n - at < PREFILL_MAX ? n - at : PREFILL_MAX;
-        view logits = probe_prefill(s->probe, ids + at, rows);
+        probe_prefill(s->probe, ids + at, rows, logits);
         for (int32_t r = 0; r < rows && at + r + 1 < n; r++)
-            s->nll[at + r] = negative_log(view_row(&logits, r), logits.cols, ids[at + r + 1]);
+            s->nll[at + r] = negative_log(logits + (int64_t)r * vocab, vocab, ids[at + r + 1]);
     }
+    free(logits);
 }
 
 /* The start token, if the model has one, and the text from `from` on; returns how many tokens of the text. */
@@ -150,7 +153,7 @@ static int64_t step_bytes(const side *s, int32_t ctx) {
 
 static void print_results(const run *r) {
     const pair *p = &r->side[0].p;
-    printf("%s, %d thread%s; %lld tokens scored in %lld windows of at most %d\n", isa_name(p->isa), p->lanes,
+    printf("%s, %d thread%s; %lld tokens scored in %lld windows of at most %d\n", p->where, p->lanes,
            p->lanes == 1 ? "" : "s", (long long)r->scored, (long long)r->windows, r->window);
     for (int k = 0; k < SIDES; k++)
         printf("%-9s %.6f nats per token, perplexity %.5f\n", NAME[k], mean(r, (kv_dtype)k), exp(mean(r, (kv_dtype)k)));

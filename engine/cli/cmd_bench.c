@@ -207,7 +207,7 @@ static double per_round(int64_t ns, int64_t rounds) { return rounds ? (double)ns
 static void print_table(const pair *p, const results *r, int32_t k, int32_t tree) {
     char shape[32] = "chains";
     if (tree) snprintf(shape, sizeof shape, "trees of %d nodes", tree);
-    printf("%s, %d thread%s; %d proposals deep, %s; ms, median (least)\n", isa_name(p->isa), p->lanes,
+    printf("%s, %d thread%s; %d proposals deep, %s; ms, median (least)\n", p->where, p->lanes,
            p->lanes == 1 ? "" : "s", k, shape);
     printf("prefill of %d tokens: %.2f (%.2f), %.0f tokens/s at the median\n", r->prefill_tokens,
            samples_share(&r->prefill, 0.5), samples_share(&r->prefill, 0.0),
@@ -250,7 +250,7 @@ static void cpu_name(buf *out) {
 void bench_machine(buf *out, const pair *p) {
     buf_printf(out, "\"cpu\":");
     cpu_name(out);
-    buf_printf(out, ",\"compiler\":\"gcc %s\",\"isa\":\"%s\",\"threads\":%d", __VERSION__, isa_name(p->isa), p->lanes);
+    buf_printf(out, ",\"compiler\":\"gcc %s\",\"isa\":\"%s\",\"threads\":%d", __VERSION__, p->where, p->lanes);
 }
 
 static status write_json(const pair *p, const results *r, int32_t k, int32_t tree, const char *path, err *e) {

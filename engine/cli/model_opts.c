@@ -12,6 +12,9 @@ spec_options model_opts_spec(const model_opts *m) {
 engine_options model_opts_engine(const model_opts *m, int32_t queue_max) {
     return (engine_options){ .target_dir = m->model,
                              .draft_dir = m->draft,
+                             .backend = (backend_kind)m->backend,
+                             .device = (int32_t)m->device,
+                             .verify_upload = m->check_upload,
                              .isa = m->isa,
                              .lanes = (int32_t)m->threads,
                              .ctx = (int32_t)m->ctx,

@@ -10,6 +10,9 @@ typedef struct model_opts {
     double min_p;
     int mode, proposers; /* SPEC_* - SPEC_AUTO; PROPOSE_* - 1 */
     int kv;              /* kv_dtype */
+    int backend;         /* backend_kind */
+    int64_t device;
+    bool check_upload;
 } model_opts;
 
 /* Choices in the order of kv_dtype. */
@@ -19,6 +22,19 @@ typedef struct model_opts {
             .aliases = "kv-cache-dtype", .preset = "bf16", OPT_CHOICE_AT(type, field, "bf16 fp8_e4m3"),                \
             .help = "how the target's keys and values are stored: as BF16, or as FP8 in half the memory, which "       \
                     "rounds them more coarsely"                                                                        \
+    }
+
+/* Choices in the order of backend_kind. */
+#define BACKEND_OPT_ROWS(type, m)                                                                                      \
+    { "backend", .preset = "cpu", OPT_CHOICE_AT(type, m.backend, "cpu cuda"),                                          \
+      .help =                                                                                                          \
+          "where the model runs: on the processor, or on an NVIDIA GPU (a skiff built with `make cuda`); there is "    \
+          "no falling back to the other" },                                                                            \
+        { "device", .preset = "0", OPT_INT_AT(type, m.device, 0, 63),                                                  \
+          .help = "number of the GPU, as `skiff inspect --devices` lists them" },                                      \
+    {                                                                                                                  \
+        "check-upload", OPT_SET_AT(type, m.check_upload),                                                              \
+            .help = "read all weights back from the GPU and compare them with the files"                               \
     }
 
 /* Rows of an opt table; `type` is the command's struct, `m` its model_opts member. */
@@ -42,9 +58,9 @@ typedef struct model_opts {
           .preset = "0",                                                                                               \
           OPT_INT_AT(type, m.ctx, 0, INT32_MAX),                                                                       \
           .help = "longest prompt plus answer in tokens; 0: what model and memory allow" },                            \
-        KV_DTYPE_OPT_ROW(type, m.kv), { .kind = OPT_HEADING, .help = "Computing" },                                    \
+        KV_DTYPE_OPT_ROW(type, m.kv), { .kind = OPT_HEADING, .help = "Computing" }, BACKEND_OPT_ROWS(type, m),         \
         { "isa", .value = "NAME", OPT_TEXT_AT(type, m.isa),                                                            \
-          .help = "ref, avx2, avx512 or avx512bf16; without it the best that the processor has. The results are the "  \
+          .help = "ref, avx2, avx512 or avx512bf16; without it the best that the processor has; results are the "      \
                   "same to the last bit" },                                                                            \
         { "threads", .brief = "t", .preset = "0", OPT_INT_AT(type, m.threads, 0, 1024),                                \
           .help = "compute threads; 0: the usable cores, less one when there are four or more" },                      \

@@ -85,7 +85,7 @@ static status fill_facts(engine *en, double load_ms, err *e) {
                        .kv_bytes = p->plan.total,
                        .has_draft = d != NULL,
                        .spec_max = most_proposals(en),
-                       .isa = isa_name(p->isa),
+                       .isa = p->where,
                        .lanes = p->lanes,
                        .load_ms = load_ms };
     f.proposers = (is_drafting(en) ? PROPOSE_DRAFT : 0) + (en->lookup ? PROPOSE_LOOKUP : 0);

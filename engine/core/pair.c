@@ -3,6 +3,8 @@
 #include "engine/base/cpuid.h"
 #include "engine/base/log.h"
 
+#include <stdio.h>
+
 static status load_text(pair *p, bool needed, err *e) {
     const model_dir *d = p->target_dir;
     text_files f = { .tokenizer = model_dir_file(d, "tokenizer.json"),
@@ -35,7 +37,7 @@ static status load_draft(pair *p, source_builtin kind, const char *dir, err *e) 
 
 status pair_load(pair *out, const char *target_dir, const char *draft_dir, bool need_text, pair_progress *progress,
                  void *arg, err *e) {
-    pair p = { 0 };
+    pair p = { .progress = progress, .progress_arg = arg };
     status s = model_dir_open(&p.target_dir, target_dir ? SOURCE_FOLDER : SOURCE_DEMO_TARGET, target_dir, e);
     if (s == OK) {
         s = target_init(&p.target, p.target_dir, progress, arg, e);
@@ -70,13 +72,42 @@ static status choose_isa(const char *name, isa *out, err *e) {
     return OK;
 }
 
+/* What the recorded steps, the runtime and fragments of memory may take beside the plan. */
+enum { DEVICE_SLACK = 512 << 20 };
+
+/* The weights to the GPU. Whether they fit is asked before the first byte is sent. */
+static status send_weights(pair *p, const engine_options *opt, err *e) {
+    size_t bytes = target_device_bytes(&p->target) + (p->has_draft ? draft_device_bytes(&p->draft) : 0);
+    device_info i = device_get_info(p->device);
+    snprintf(p->where, sizeof p->where, "%s", i.name);
+    if ((int64_t)bytes + DEVICE_SLACK > i.free)
+        return err_set(e, ERR_MEMORY,
+                       "the weights take %.2f GB of the memory of %s, of which %.2f GB are free: %.2f GB are missing",
+                       (double)bytes / 1e9, i.name, (double)i.free / 1e9,
+                       (double)((int64_t)bytes + DEVICE_SLACK - i.free) / 1e9);
+    TRY(device_reserve_weights(p->device, bytes, e));
+    TRY(target_to_device(&p->target, p->device, opt->verify_upload, p->progress, p->progress_arg, e));
+    return p->has_draft ? draft_to_device(&p->draft, p->device, opt->verify_upload, e) : OK;
+}
+
+static status choose_place(pair *p, const engine_options *opt, err *e) {
+    if (opt->backend == BACKEND_CUDA) {
+        TRY(device_open(&p->device, opt->device, e));
+        return send_weights(p, opt, e);
+    }
+    TRY(choose_isa(opt->isa, &p->isa, e));
+    snprintf(p->where, sizeof p->where, "%s", isa_name(p->isa));
+    p->lanes = choose_lanes(opt->lanes);
+    return OK;
+}
+
 dtype pair_kv_type(kv_dtype kind) { return kind == KV_FP8_E4M3 ? DT_E4M3 : DT_BF16; }
 
 /* The context, and what is remembered beside it: as asked for, or what fits well. */
 static status choose_memory(pair *p, dtype kv, const engine_options *opt, err *e) {
     const draft *d = pair_draft(p);
     const draft_config *dc = d ? &d->cfg : NULL;
-    int64_t available = memplan_available();
+    int64_t available = p->device ? device_get_info(p->device).free - DEVICE_SLACK : memplan_available();
     TRY(memplan_choose_ctx(&p->target.cfg, dc, kv, opt->ctx, available, &p->ctx, e));
     memplan_choose_cache(&p->target.cfg, dc, kv, p->ctx, available, &p->cache_tokens, &p->checkpoints);
     if (opt->cache_tokens >= 0) p->cache_tokens = opt->cache_tokens;
@@ -95,8 +126,7 @@ static status choose_memory(pair *p, dtype kv, const engine_options *opt, err *e
 status pair_start(pair *p, const engine_options *opt, err *e) {
     const draft *d = pair_draft(p);
     target_room room = { .kv = pair_kv_type(opt->kv_dtype) };
-    TRY(choose_isa(opt->isa, &p->isa, e));
-    p->lanes = choose_lanes(opt->lanes);
+    TRY(choose_place(p, opt, e));
     TRY(choose_memory(p, room.kv, opt, e));
     room.ctx = p->ctx, room.spare_pages = memplan_cache_pages(p->cache_tokens);
     p->has_memory = true;
@@ -106,7 +136,7 @@ status pair_start(pair *p, const engine_options *opt, err *e) {
         draft_inputs in = { p->target.tap_ring, target_embedding(&p->target), p->target.w.head };
         TRY(draft_alloc(&p->draft, in, e));
     }
-    TRY(steps_open(&p->steps, &p->target, d, p->isa, p->lanes, e));
+    TRY(steps_open(&p->steps, &p->target, d, p->isa, p->device ? 1 : p->lanes, e));
     for (int32_t id = 0; p->text && id < text_vocab(p->text); id++)
         if (text_is_end(p->text, id)) pick_lists_add_end(steps_lists(p->steps), id);
     return OK;
@@ -117,6 +147,7 @@ void pair_close(pair *p) {
     text_model_close(p->text);
     draft_deinit(&p->draft);
     target_deinit(&p->target);
+    if (p->device) device_close(p->device);
     model_dir_close(p->draft_dir);
     model_dir_close(p->target_dir);
     *p = (pair){ 0 };

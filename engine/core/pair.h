@@ -8,27 +8,32 @@
 #include "engine/load/model_dir.h"
 #include "engine/text/text.h"
 
+typedef void pair_progress(void *arg, float fraction);
+
 typedef struct pair {
     model_dir *target_dir, *draft_dir; /* draft_dir NULL: no draft */
     target target;
     draft draft;
     bool has_draft, has_memory;
     text_model *text; /* NULL: the folder has no tokenizer */
+    device *device;   /* NULL: the host */
     steps *steps;     /* NULL until pair_start */
     int32_t ctx;
     memplan plan;                      /* of all that pair_start took */
     int32_t cache_tokens, checkpoints; /* remembered beside the running conversation */
     isa isa;
-    int lanes;
+    int lanes; /* 0 on a device */
+    pair_progress *progress;
+    void *progress_arg;
+    char where[280]; /* the instruction set, or the name of the device */
 } pair;
-
-typedef void pair_progress(void *arg, float fraction);
 
 /* Opens files, binds weights, checks target against draft, opens the text model. need_text: a folder without tokenizer
  * is an error. Nothing large is allocated. */
 status pair_load(pair *out, const char *target_dir, const char *draft_dir, bool need_text, pair_progress *progress,
                  void *arg, err *e);
-/* Chooses context, instruction set and lanes, allocates, records all steps. */
+/* Chooses context, instruction set and lanes, or opens the device and sends the weights there; allocates, records all
+ * steps. The sending is told to what pair_load was given. */
 status pair_start(pair *p, const engine_options *opt, err *e);
 void pair_close(pair *p); /* a zeroed pair is fine */
 

@@ -2,15 +2,22 @@
 
 #include "engine/base/mem.h"
 #include "kernels/kv_image.h"
+#include "kernels/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
 
+/* Which rows the ops work on. */
+typedef struct probe_rows {
+    row_set set;
+    int32_t head_n, head_first;
+} probe_rows;
+
 struct probe {
     pair *pair;
+    device *on;
     op_sink sink;
-    row_set rows;
-    int32_t head_n, head_first;
+    probe_rows rows, *at; /* the host's, and where the ops run */
     void *block;
     size_t bytes;
     target_pass pass;
@@ -21,39 +28,46 @@ struct probe {
 /* The target's views; with a base also what is left of the block for the draft. */
 static void take_views(probe *b, work *w) {
     const target_config *c = &b->pair->target.cfg;
-    b->pass = target_pass_take(&b->pair->target, w, &b->rows, PREFILL_MAX);
+    view rows = work_take(w, "rows", 1, (int32_t)sizeof *b->at, DT_U8);
+    b->at = rows.data;
+    b->pass = target_pass_take(&b->pair->target, w, &b->at->set, PREFILL_MAX);
     b->norm = work_take(w, "norm", PREFILL_MAX, c->hidden, DT_F32);
     b->logits = work_take(w, "logits", PREFILL_MAX, c->vocab, DT_F32);
 }
 
-static live_rows all_rows(const probe *b) { return (live_rows){ &b->rows.n, NULL, PREFILL_MAX }; }
+static live_rows all_rows(const probe *b) { return (live_rows){ &b->at->set.n, NULL, PREFILL_MAX }; }
 
 static draft_pass describe_block(probe *b, op_sink *s, work *w) {
-    return draft_block(&b->pair->draft, s, w, &b->rows, NODES_MAX,
-                       (live_rows){ &b->head_n, &b->head_first, NODES_MAX });
+    return draft_block(&b->pair->draft, s, w, &b->at->set, NODES_MAX,
+                       (live_rows){ &b->at->head_n, &b->at->head_first, NODES_MAX });
+}
+
+static status reserve(probe *b, size_t scratch, err *e) {
+    return b->on ? device_reserve_scratch(b->on, scratch, e) : pool_reserve(steps_pool(b->pair->steps), scratch, e);
 }
 
 status probe_open(probe **out, pair *p, err *e) {
     probe *b = xalloc(sizeof *b);
     b->pair = p;
-    op_sink measure = { .kind = SINK_MEASURE, .lanes = p->lanes };
+    b->on = p->target.on;
+    op_sink measure = { .kind = SINK_MEASURE, .lanes = p->lanes, .device = b->on };
     work w = { 0 };
     take_views(b, &w);
     for (int32_t l = 0; l < p->target.cfg.layers; l++) target_layer(&p->target, &measure, &b->pass, l);
     target_head(&p->target, &measure, &b->pass.x, &b->logits, all_rows(b));
     if (p->has_draft) {
         w.n = 0;
-        draft_context(&p->draft, &measure, &w, &b->rows, PREFILL_MAX);
+        draft_context(&p->draft, &measure, &w, &b->at->set, PREFILL_MAX);
         describe_block(b, &measure, &w);
     }
-    status s = pool_reserve(steps_pool(p->steps), measure.lane_scratch, e);
-    if (s == OK) s = try_block(&b->block, w.used, "activations of the probe", e);
+    status s = reserve(b, measure.scratch, e);
+    if (s == OK) s = memory_alloc(b->on, &b->block, w.used, "activations of the probe", e);
     if (s != OK) {
         free(b);
         return s;
     }
     b->bytes = w.used;
-    b->sink = (op_sink){ .kind = SINK_EAGER, .table = steps_table(p->steps), .pool = steps_pool(p->steps) };
+    b->sink = steps_eager(p->steps);
     w = (work){ .base = b->block };
     take_views(b, &w);
     w.n = 0;
@@ -64,72 +78,101 @@ status probe_open(probe **out, pair *p, err *e) {
 
 void probe_close(probe *b) {
     if (!b) return;
-    block_free(b->block, b->bytes);
+    memory_free(b->on, b->block, b->bytes);
     free(b);
 }
 
+static void send_rows(probe *b) { memory_copy(b->on, b->at, &b->rows, sizeof b->rows); }
+
 /* n rows of a chain from position `from` on; base 0: none is committed, every key is in the place of its position. */
 static void set_rows(probe *b, int32_t base, int32_t from, int32_t n) {
+    row_set *rows = &b->rows.set;
     CHECK(n <= PREFILL_MAX);
-    b->rows.n = n;
-    b->rows.base = base;
-    b->rows.chain = 1;
-    for (int32_t r = 0; r < n; r++) b->rows.pos[r] = from + r;
+    rows->n = n;
+    rows->base = base;
+    rows->chain = 1;
+    for (int32_t r = 0; r < n; r++) rows->pos[r] = from + r;
+    send_rows(b);
 }
 
-static void put_rows(const view *v, const float *x, int32_t n, int32_t cols) {
-    for (int32_t r = 0; r < n; r++) memcpy(view_row(v, r), x + (int64_t)r * cols, (size_t)cols * sizeof *x);
+static void put_rows(const probe *b, const view *v, const float *x, int32_t n, int32_t cols) {
+    for (int32_t r = 0; r < n; r++) memory_copy(b->on, view_row(v, r), x + (int64_t)r * cols, (size_t)cols * sizeof *x);
 }
 
-static void get_rows(const view *v, float *x, int32_t n, int32_t cols) {
-    for (int32_t r = 0; r < n; r++) memcpy(x + (int64_t)r * cols, view_row(v, r), (size_t)cols * sizeof *x);
+/* Rows of 4-byte elements, behind whatever is still under way. */
+static void get_rows(probe *b, const view *v, void *x, int32_t n, int32_t cols) {
+    if (b->on) device_flush(b->on);
+    for (int32_t r = 0; r < n; r++)
+        memory_copy(b->on, (char *)x + (int64_t)r * cols * 4, view_row(v, r), (size_t)cols * 4);
+    memory_wait(b->on);
 }
 
 void probe_embed(probe *b, const int32_t *ids, int32_t n, float *x) {
+    memcpy(b->rows.set.token, ids, (size_t)n * sizeof *ids);
     set_rows(b, 0, 0, n);
-    memcpy(b->rows.token, ids, (size_t)n * sizeof *ids);
-    op_embed(&b->sink, &(embed_args){ .table = target_embedding(&b->pair->target), .y = b->pass.x, .rows = &b->rows });
-    get_rows(&b->pass.x, x, n, b->pair->target.cfg.hidden);
+    op_embed(&b->sink,
+             &(embed_args){ .table = target_embedding(&b->pair->target), .y = b->pass.x, .rows = &b->at->set });
+    get_rows(b, &b->pass.x, x, n, b->pair->target.cfg.hidden);
 }
 
 void probe_layer(probe *b, int32_t layer, int32_t n, float *x, int32_t *id, float *share) {
     const target_config *c = &b->pair->target.cfg;
     int32_t k = c->experts_per_token;
     set_rows(b, 0, 0, n);
-    put_rows(&b->pass.x, x, n, c->hidden);
+    put_rows(b, &b->pass.x, x, n, c->hidden);
     target_angles(&b->pair->target, &b->sink, &b->pass);
     target_layer(&b->pair->target, &b->sink, &b->pass, layer);
-    get_rows(&b->pass.x, x, n, c->hidden);
+    get_rows(b, &b->pass.x, x, n, c->hidden);
     if (!c->layer[layer].sparse) return;
-    for (int32_t r = 0; r < n; r++) {
-        if (id) memcpy(id + (int64_t)r * k, view_row(&b->pass.id, r), (size_t)k * sizeof *id);
-        if (share) memcpy(share + (int64_t)r * k, view_row(&b->pass.share, r), (size_t)k * sizeof *share);
-    }
+    if (id) get_rows(b, &b->pass.id, id, n, k);
+    if (share) get_rows(b, &b->pass.share, share, n, k);
 }
 
 void probe_head(probe *b, int32_t n, const float *x, float *norm, float *logits) {
     const target *t = &b->pair->target;
     set_rows(b, 0, 0, n);
-    put_rows(&b->pass.x, x, n, t->cfg.hidden);
+    put_rows(b, &b->pass.x, x, n, t->cfg.hidden);
     op_norm(&b->sink, &(norm_args){ .x = b->pass.x,
                                     .y = b->norm,
                                     .w = t->w.final_norm,
                                     .eps = (float)t->cfg.norm_eps,
                                     .rows = all_rows(b) });
     target_head(t, &b->sink, &b->pass.x, &b->logits, all_rows(b));
-    get_rows(&b->norm, norm, n, t->cfg.hidden);
-    get_rows(&b->logits, logits, n, t->cfg.vocab);
+    get_rows(b, &b->norm, norm, n, t->cfg.hidden);
+    get_rows(b, &b->logits, logits, n, t->cfg.vocab);
 }
 
-view probe_prefill(probe *b, const int32_t *tokens, int32_t n) {
+void probe_prefill(probe *b, const int32_t *tokens, int32_t n, float *logits) {
     steps_prefill(b->pair->steps, tokens, n, false);
     view x = steps_prefilled(b->pair->steps, n);
     set_rows(b, 0, 0, n);
-    target_head(&b->pair->target, &b->sink, &x, &b->logits, (live_rows){ &b->rows.n, NULL, x.rows });
-    return b->logits;
+    target_head(&b->pair->target, &b->sink, &x, &b->logits, (live_rows){ &b->at->set.n, NULL, x.rows });
+    get_rows(b, &b->logits, logits, n, b->pair->target.cfg.vocab);
+}
+
+void probe_step_logits(probe *b, int step, int32_t n, float *logits) {
+    view v = steps_logits(b->pair->steps, step);
+    get_rows(b, &v, logits, n, v.cols);
 }
 
 /* ---- draft ---- */
+
+/* n elements of BF16 to FP32 and back, over what lies where the ops run. */
+static void get_bf16(const probe *b, const bf16 *at, int32_t n, float *out) {
+    bf16 *row = xalloc((size_t)n * sizeof *row);
+    memory_copy(b->on, row, at, (size_t)n * sizeof *row);
+    memory_wait(b->on);
+    for (int32_t i = 0; i < n; i++) out[i] = f32_of_bf16(row[i]);
+    free(row);
+}
+
+static void put_bf16(const probe *b, bf16 *at, int32_t n, const float *x) {
+    bf16 *row = xalloc((size_t)n * sizeof *row);
+    for (int32_t i = 0; i < n; i++) row[i] = bf16_of_f32(x[i]);
+    memory_copy(b->on, at, row, (size_t)n * sizeof *row);
+    memory_wait(b->on);
+    free(row);
+}
 
 static bf16 *tap_at(const probe *b, int32_t j, int32_t pos) {
     const target *t = &b->pair->target;
@@ -138,31 +181,28 @@ static bf16 *tap_at(const probe *b, int32_t j, int32_t pos) {
 
 void probe_get_tap(const probe *b, int32_t j, int32_t n, float *out) {
     int32_t hidden = b->pair->target.cfg.hidden;
-    for (int32_t r = 0; r < n; r++)
-        for (int32_t c = 0; c < hidden; c++) out[(int64_t)r * hidden + c] = f32_of_bf16(tap_at(b, j, r)[c]);
+    if (b->on) device_flush(b->on);
+    for (int32_t r = 0; r < n; r++) get_bf16(b, tap_at(b, j, r), hidden, out + (int64_t)r * hidden);
 }
 
 void probe_set_tap(probe *b, int32_t j, int32_t from, int32_t n, const float *x) {
     int32_t hidden = b->pair->target.cfg.hidden;
-    for (int32_t r = 0; r < n; r++)
-        for (int32_t c = 0; c < hidden; c++) tap_at(b, j, from + r)[c] = bf16_of_f32(x[(int64_t)r * hidden + c]);
+    for (int32_t r = 0; r < n; r++) put_bf16(b, tap_at(b, j, from + r), hidden, x + (int64_t)r * hidden);
 }
 
 void probe_context(probe *b, int32_t from, int32_t n) {
     work w = b->draft_work;
     set_rows(b, from, from, n);
-    draft_context(&b->pair->draft, &b->sink, &w, &b->rows, PREFILL_MAX);
+    draft_context(&b->pair->draft, &b->sink, &w, &b->at->set, PREFILL_MAX);
+    if (b->on) device_flush(b->on);
 }
 
 void probe_get_context(const probe *b, int32_t layer, int32_t pos, float *k, float *v) {
     const kv_store *s = &b->pair->draft.ring[layer];
     for (int32_t g = 0; g < s->heads; g++) {
         int64_t at = kv_offset(s, g, pos, 0);
-        const bf16 *key = kv_at(s, s->k, at), *value = kv_at(s, s->v, at);
-        for (int32_t i = 0; i < s->size; i++) {
-            k[g * s->size + i] = f32_of_bf16(key[i]);
-            v[g * s->size + i] = f32_of_bf16(value[i]);
-        }
+        get_bf16(b, kv_at(s, s->k, at), s->size, k + g * s->size);
+        get_bf16(b, kv_at(s, s->v, at), s->size, v + g * s->size);
     }
 }
 
@@ -170,11 +210,8 @@ void probe_set_context(probe *b, int32_t layer, int32_t pos, const float *k, con
     const kv_store *s = &b->pair->draft.ring[layer];
     for (int32_t g = 0; g < s->heads; g++) {
         int64_t at = kv_offset(s, g, pos, 0);
-        bf16 *key = kv_at(s, s->k, at), *value = kv_at(s, s->v, at);
-        for (int32_t i = 0; i < s->size; i++) {
-            key[i] = bf16_of_f32(k[g * s->size + i]);
-            value[i] = bf16_of_f32(v[g * s->size + i]);
-        }
+        put_bf16(b, kv_at(s, s->k, at), s->size, k + g * s->size);
+        put_bf16(b, kv_at(s, s->v, at), s->size, v + g * s->size);
     }
 }
 
@@ -182,12 +219,12 @@ void probe_block(probe *b, int32_t anchor, int32_t P, int32_t k, float *logits) 
     const draft *d = &b->pair->draft;
     CHECK(k + 1 <= NODES_MAX);
     work w = b->draft_work;
+    b->rows.set.token[0] = anchor;
+    for (int32_t r = 1; r <= k; r++) b->rows.set.token[r] = d->cfg.mask_id;
+    b->rows.head_n = k, b->rows.head_first = 1;
     set_rows(b, P, P, k + 1);
-    b->rows.token[0] = anchor;
-    for (int32_t r = 1; r <= k; r++) b->rows.token[r] = d->cfg.mask_id;
-    b->head_n = k, b->head_first = 1;
     draft_pass pass = describe_block(b, &b->sink, &w);
-    get_rows(&pass.logits, logits, k, d->cfg.vocab);
+    get_rows(b, &pass.logits, logits, k, d->cfg.vocab);
 }
 
 /* ---- keys and values ---- */

@@ -17,8 +17,10 @@ void probe_layer(probe *b, int32_t layer, int32_t n, float *x, int32_t *id, floa
 void probe_head(probe *b, int32_t n, const float *x, float *norm, float *logits);
 
 /* steps_prefill of n tokens, and then the head over all their rows: row i has the logits of the token behind tokens[i].
- * F32 [n][V], borrowed until the next call. */
-view probe_prefill(probe *b, const int32_t *tokens, int32_t n);
+ * F32 [n][V]. */
+void probe_prefill(probe *b, const int32_t *tokens, int32_t n, float *logits);
+/* What step number `step` left as the target's logits of its first n head rows, F32 [n][V]. */
+void probe_step_logits(probe *b, int step, int32_t n, float *logits);
 
 /* What the tap ring holds for tap j at positions 0 .. n - 1 after probe_layer of its layer; F32 [n][D]. n <= ring rows.
  */

@@ -1,6 +1,7 @@
 #include "engine/core/steps.h"
 
 #include "engine/base/mem.h"
+#include "kernels/memory.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -21,10 +22,12 @@ struct steps {
     const draft *d;
     op_fn *const *table;
     pool *pool;
+    device *on; /* NULL: the host */
     bool eager;
-    step_params *params; /* its own cache lines, at a fixed address */
+    step_params *params; /* its own cache lines, at a fixed address; the host's side */
+    step_params *at;     /* what the ops use: the same, or the device's side */
     pick_lists lists;    /* read by pick, likewise at a fixed address */
-    kv_store *moved;     /* stores whose rows accept may have to move */
+    lists_mirror mirror; /* the same on a device */
     slot slot[STEPS_COUNT];
 };
 
@@ -40,12 +43,12 @@ enum {
 /* Rows through the target, its head and the choice. */
 static void describe_target(slot *sl, op_sink *s, work *w, int32_t head_max) {
     steps *o = sl->owner;
-    step_params *p = o->params;
+    step_params *p = o->at;
     target_pass pass = target_pass_take(o->t, w, &p->st.rows, sl->bucket);
     view logits = work_take(w, "logits", head_max, o->t->cfg.vocab, DT_F32);
     target_rows(o->t, s, &pass);
     target_head(o->t, s, &pass.x, &logits, (live_rows){ &p->st.head_n, &p->st.head_first, head_max });
-    op_pick(s, &(pick_args){ .p = p, .lists = &o->lists, .logits = logits });
+    op_pick(s, &(pick_args){ .p = p, .lists = o->on ? o->mirror.at : &o->lists, .logits = logits });
     sl->residual = pass.x;
     sl->logits = logits;
 }
@@ -53,7 +56,7 @@ static void describe_target(slot *sl, op_sink *s, work *w, int32_t head_max) {
 /* The draft's context rows, its block, and the candidates as nodes. */
 static void describe_proposals(slot *sl, op_sink *s, work *w) {
     steps *o = sl->owner;
-    step_params *p = o->params;
+    step_params *p = o->at;
     int32_t most = sl->bucket - 1;
     view id = work_take(w, "candidates", most, TREE_WIDTH, DT_I32),
          logp = work_take(w, "candidate_logp", most, TREE_WIDTH, DT_F32);
@@ -72,12 +75,13 @@ static void describe_proposals(slot *sl, op_sink *s, work *w) {
 static void describe(void *ctx, op_sink *s, work *w) {
     slot *sl = ctx;
     steps *o = sl->owner;
-    step_params *p = o->params;
+    step_params *p = o->at;
     op_begin(s, &(begin_args){ .p = p,
                                .kind = sl->kind,
                                .rows_max = sl->bucket,
                                .mask_id = o->d ? o->d->cfg.mask_id : 0,
-                               .window = o->d ? o->d->cfg.window : 0 });
+                               .window = o->d ? o->d->cfg.window : 0,
+                               .lists = o->on ? o->mirror.at : NULL });
     op_stamp(s, &(stamp_args){ .p = p, .which = 0 });
     switch (sl->kind) {
     case STEP_PREFILL:
@@ -91,7 +95,8 @@ static void describe(void *ctx, op_sink *s, work *w) {
     op_stamp(s, &(stamp_args){ .p = p, .which = 2 });
     op_accept(s, &(accept_args){ .p = p, .kind = sl->kind });
     if (sl->kind == STEP_ROUND)
-        op_kv_move(s, &(kv_move_args){ .p = p, .stores = o->moved, .n = o->t->cfg.layers, .taps = o->t->tap_ring });
+        op_kv_move(s,
+                   &(kv_move_args){ .p = p, .stores = o->t->kv.seen, .n = o->t->cfg.layers, .taps = o->t->tap_ring });
     op_stamp(s, &(stamp_args){ .p = p, .which = 3 });
 }
 
@@ -103,15 +108,29 @@ static void plan_slot(steps *s, int at, step_kind kind, const char *name, int32_
     snprintf(sl->name, sizeof sl->name, "%s-%d", name, bucket);
 }
 
+static status take_params(steps *s, err *e) {
+    size_t bytes = (sizeof *s->params + 63) / 64 * 64;
+    void *host = NULL, *at = NULL;
+    if (s->on) {
+        TRY(device_alloc_shared(s->on, &host, bytes, "the parameters of a step", e));
+        s->params = host;
+        TRY(memory_alloc(s->on, &at, bytes, "the parameters of a step", e));
+        s->at = at;
+        TRY(lists_mirror_open(&s->mirror, s->on, s->t->cfg.vocab, e));
+    } else {
+        s->params = s->at = aligned_alloc(64, bytes);
+        CHECK(s->params != NULL);
+        memset(s->params, 0, sizeof *s->params);
+    }
+    s->params->in.logprobs = -1;
+    return OK;
+}
+
 status steps_open(steps **out, const target *t, const draft *d, isa i, int lanes, err *e) {
     steps *s = xalloc(sizeof *s);
     s->t = t, s->d = d, s->table = op_table(i);
-    s->params = aligned_alloc(64, (sizeof *s->params + 63) / 64 * 64);
-    CHECK(s->params != NULL);
-    memset(s->params, 0, sizeof *s->params);
-    s->params->in.logprobs = -1;
+    s->on = t->on;
     pick_lists_init(&s->lists, t->cfg.vocab);
-    s->moved = t->kv.layer;
     plan_slot(s, SLOT_PLAIN, STEP_PLAIN, "plain", 1);
     for (int b = 0; b < PREFILL_BUCKETS; b++)
         plan_slot(s, SLOT_PREFILL + b, STEP_PREFILL, "prefill", prefill_bucket[b]);
@@ -119,10 +138,12 @@ status steps_open(steps **out, const target *t, const draft *d, isa i, int lanes
     for (int b = 0; b < CONTEXT_BUCKETS; b++)
         plan_slot(s, SLOT_CONTEXT + b, STEP_CONTEXT, "context", context_bucket[b]);
     status st = pool_open(&s->pool, lanes, e);
+    if (st == OK) st = take_params(s, e);
+    step_place where = { s->table, s->pool, s->on, s->at, s->params };
     for (int at = 0; at < STEPS_COUNT && st == OK; at++) {
         slot *sl = &s->slot[at];
         if (sl->kind == STEP_CONTEXT && !d) continue;
-        st = step_open(&sl->step, sl->name, describe, sl, s->table, s->pool, e);
+        st = step_open(&sl->step, sl->name, describe, sl, &where, e);
     }
     if (st != OK) {
         steps_close(s);
@@ -137,20 +158,47 @@ void steps_close(steps *s) {
     for (int i = 0; i < STEPS_COUNT; i++) step_close(s->slot[i].step);
     pool_close(s->pool);
     pick_lists_deinit(&s->lists);
-    free(s->params);
+    if (s->on) {
+        lists_mirror_close(&s->mirror);
+        memory_free(s->on, s->at, 0);
+        device_free_shared(s->on, s->params);
+    } else {
+        free(s->params);
+    }
     free(s);
 }
 
 /* ---- running ---- */
 
+/* What was emitted or read; a device's lists hear of it with the next step. */
+static void count(steps *s, const int32_t *tokens, int32_t n) {
+    pick_lists_count(&s->lists, tokens, n);
+    if (s->on) lists_mirror_add(&s->mirror, tokens, n);
+}
+
+/* A device that failed leaves no record: an end token in place of one lets whatever waits for the end of an answer see
+ * one, and steps_status tells why. */
+static void finish(steps *s) {
+    step_params *p = s->params;
+    if (p->out.seq == p->in.seq) return;
+    CHECK(steps_status(s, NULL) != OK);
+    p->out = (step_out){ .n = 1,
+                         .token = { s->lists.n_end ? s->lists.end[0] : 0 },
+                         .base = p->out.base + 1,
+                         .rows = 1,
+                         .ctx_len = p->out.ctx_len,
+                         .seq = p->in.seq };
+}
+
 static const step_out *run(steps *s, int at) {
     s->params->in.seq++;
+    if (s->on) lists_mirror_send(&s->mirror, &s->lists, &s->params->in);
     if (s->eager)
         step_run_eager(s->slot[at].step);
     else
         step_replay(s->slot[at].step);
-    CHECK(s->params->out.seq == s->params->in.seq);
-    pick_lists_count(&s->lists, s->params->out.token, s->params->out.n);
+    finish(s);
+    count(s, s->params->out.token, s->params->out.n);
     s->params->in.base = -1;
     return &s->params->out;
 }
@@ -163,20 +211,27 @@ void steps_seek(steps *s, int32_t base, int32_t anchor, int32_t ctx_len) {
 void steps_set_pick(steps *s, const pick_params *pick) {
     s->params->in.pick = *pick;
     s->params->in.logprobs = -1;
-    pick_lists_clear(&s->lists);
+    pick_lists_clear(steps_lists(s));
 }
 
 void steps_set_logprobs(steps *s, int32_t n) { s->params->in.logprobs = n; }
 
-pick_lists *steps_lists(steps *s) { return &s->lists; }
+pick_lists *steps_lists(steps *s) {
+    s->mirror.stale = true;
+    return &s->lists;
+}
+
+status steps_status(const steps *s, err *e) { return s->on ? device_status(s->on, e) : OK; }
+
+int steps_prefill_index(int32_t n) { return SLOT_PREFILL + bucket_find(prefill_bucket, PREFILL_BUCKETS, n); }
 
 const step_out *steps_prefill(steps *s, const int32_t *tokens, int32_t n, bool want_head) {
     step_in *in = &s->params->in;
     in->rows = n;
     in->want_head = want_head;
     memcpy(in->tokens, tokens, (size_t)n * sizeof *tokens);
-    pick_lists_count(&s->lists, tokens, n);
-    return run(s, SLOT_PREFILL + bucket_find(prefill_bucket, PREFILL_BUCKETS, n));
+    count(s, tokens, n);
+    return run(s, steps_prefill_index(n));
 }
 
 const step_out *steps_prompt(steps *s, const pick_params *pick, const int32_t *tokens, size_t n) {
@@ -191,15 +246,15 @@ const step_out *steps_plain(steps *s) { return run(s, SLOT_PLAIN); }
 
 int32_t steps_len(const steps *s) {
     const step_params *p = s->params;
-    return p->in.base >= 0 ? p->in.base : p->st.base;
+    return p->in.base >= 0 ? p->in.base : p->out.base;
 }
 
 int32_t steps_ctx_len(const steps *s) {
     const step_params *p = s->params;
-    return p->in.base >= 0 ? p->in.ctx_len : p->st.ctx_len;
+    return p->in.base >= 0 ? p->in.ctx_len : p->out.ctx_len;
 }
 
-void steps_skip(steps *s, const int32_t *tokens, int32_t n) { pick_lists_count(&s->lists, tokens, n); }
+void steps_skip(steps *s, const int32_t *tokens, int32_t n) { count(s, tokens, n); }
 
 int32_t steps_lag(const steps *s) {
     if (!s->d) return 0;
@@ -253,11 +308,12 @@ step_params *steps_params(steps *s) { return s->params; }
 step *steps_get(steps *s, int i) { return s->slot[i].step; }
 const draft *steps_draft(const steps *s) { return s->d; }
 pool *steps_pool(steps *s) { return s->pool; }
-op_fn *const *steps_table(const steps *s) { return s->table; }
-view steps_logits(const steps *s, int i) { return s->slot[i].logits; }
-view steps_prefilled(const steps *s, int32_t n) {
-    return s->slot[SLOT_PREFILL + bucket_find(prefill_bucket, PREFILL_BUCKETS, n)].residual;
+op_sink steps_eager(const steps *s) {
+    if (s->on) return (op_sink){ .kind = SINK_DEVICE, .device = s->on };
+    return (op_sink){ .kind = SINK_EAGER, .table = s->table, .pool = s->pool };
 }
+view steps_logits(const steps *s, int i) { return s->slot[i].logits; }
+view steps_prefilled(const steps *s, int32_t n) { return s->slot[steps_prefill_index(n)].residual; }
 view steps_draft_logits(const steps *s, int i) { return s->slot[i].draft_logits; }
 void steps_set_lanes(steps *s, step_lanes mode) {
     for (int i = 0; i < STEPS_COUNT; i++)

@@ -5,13 +5,15 @@
 #ifndef ENGINE_CORE_STEPS_H
 #define ENGINE_CORE_STEPS_H
 #include "draft/draft.h"
+#include "engine/core/lists_mirror.h"
 #include "engine/core/pick_lists.h"
 #include "graphs/step.h"
 #include "target/target.h"
 
 typedef struct steps steps;
 
-/* d NULL: no draft; rounds then verify given proposals only. All steps are recorded here. */
+/* d NULL: no draft; rounds then verify given proposals only. All steps are recorded here. They run where the target's
+ * memory is: on the lanes of the host with this instruction set, or on a device. */
 status steps_open(steps **out, const target *t, const draft *d, isa i, int lanes, err *e);
 void steps_close(steps *s);
 
@@ -25,6 +27,8 @@ void steps_set_logprobs(steps *s, int32_t n); /* out->logprobs with n alternativ
 /* What penalties, biases and masks go by. Prompt and emitted tokens are counted by the functions below; biases and end
  * tokens are the caller's to add. */
 pick_lists *steps_lists(steps *s);
+/* OK, or why the device that the steps run on is of no use any more; their results since then mean nothing. */
+status steps_status(const steps *s, err *e);
 
 /* n <= PREFILL_MAX prompt tokens behind the committed ones. want_head: out->token[0] is chosen from the last row. */
 const step_out *steps_prefill(steps *s, const int32_t *tokens, int32_t n, bool want_head);
@@ -71,10 +75,12 @@ static inline int64_t step_draft_ns(const step_out *o) { return o->stamp[1] ? o-
 enum { STEPS_COUNT = 1 + PREFILL_BUCKETS + ROUND_BUCKETS + CONTEXT_BUCKETS };
 step_params *steps_params(steps *s);
 step *steps_get(steps *s, int i);         /* i < STEPS_COUNT; NULL: does not exist for this pair */
+int steps_prefill_index(int32_t n);       /* the step that steps_prefill takes for n tokens */
 const draft *steps_draft(const steps *s); /* NULL: none */
+op_sink steps_eager(const steps *s);      /* runs ops one by one where the steps run */
 pool *steps_pool(steps *s);
-op_fn *const *steps_table(const steps *s);
-view steps_logits(const steps *s, int i); /* the target's logits of step i, F32 [head rows][V] */
+/* The target's logits of step i, F32 [head rows][V]; on a device in its memory (kernels/memory.h). */
+view steps_logits(const steps *s, int i);
 view steps_draft_logits(const steps *s, int i);
 /* The residual rows that a steps_prefill of n tokens left behind the last layer, F32 [at least n][D]; until the next.
  */

@@ -2,6 +2,7 @@
 
 #include "engine/base/mem.h"
 #include "kernels/kv_image.h"
+#include "kernels/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -138,7 +139,10 @@ void timelines_reserve(timelines *tl, int32_t rows) {
     line *l = &tl->line[tl->live];
     int32_t need = (int32_t)(((int64_t)l->n + rows + KV_PAGE - 1) / KV_PAGE);
     CHECK(need <= tl->t->kv.n_table);
-    for (; l->n_pages < need; l->n_pages++) tl->t->kv.pages[l->n_pages] = l->page[l->n_pages] = take_page(tl);
+    for (; l->n_pages < need; l->n_pages++) {
+        l->page[l->n_pages] = take_page(tl);
+        target_kv_set_pages(&tl->t->kv, l->n_pages, &l->page[l->n_pages], 1);
+    }
 }
 
 /* ---- lines ---- */
@@ -274,7 +278,7 @@ static void leave_live(timelines *tl) {
 static void enter_line(timelines *tl, int32_t at) {
     line *l = &tl->line[at];
     tl->live = at;
-    memcpy(tl->t->kv.pages, l->page, (size_t)l->n_pages * sizeof *l->page);
+    target_kv_set_pages(&tl->t->kv, 0, l->page, l->n_pages);
 }
 
 static void restore(timelines *tl, checkpoint *c, int32_t start) {
@@ -402,7 +406,7 @@ status timelines_open(timelines **out, target *t, const draft *d, steps *s, int3
     CHECK(checkpoints >= 0 && checkpoints <= CHECKPOINTS_MAX);
     size_t one = timelines_checkpoint_bytes(&t->cfg, d ? &d->cfg : NULL, t->kv.type), bytes = one * (size_t)checkpoints;
     void *images = NULL;
-    if (bytes) TRY(try_block(&images, bytes, "checkpoints of the sliding layers", e));
+    if (bytes) TRY(memory_alloc(t->on, &images, bytes, "checkpoints of the sliding layers", e));
     timelines *tl = xalloc(sizeof *tl);
     *tl =
         (timelines){ .t = t, .d = d, .s = s, .live = -1, .pinned = -1, .held = -1, .parted = -1, .marks = checkpoints };
@@ -427,7 +431,7 @@ void timelines_close(timelines *tl) {
         free(tl->line[i].page);
         free(tl->line[i].mark);
     }
-    if (tl->images) block_free(tl->images, tl->image_bytes);
+    memory_free(tl->t->on, tl->images, tl->image_bytes);
     free(tl->mark);
     free(tl->page_refs);
     free(tl->page_free);

@@ -6,6 +6,7 @@
 #include "engine/core/cache_dir.h"
 #include "engine/core/timelines_int.h"
 #include "kernels/kv_image.h"
+#include "kernels/memory.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -71,12 +72,33 @@ static status put_pages(const timelines *tl, const line *of, int32_t n, cache_wr
     return OK;
 }
 
+/* Files are written from the host's memory, and read into it. */
+static status put_image(const timelines *tl, const char *image, size_t bytes, cache_writer *w, err *e) {
+    if (!tl->t->on) return cache_writer_put(w, image, bytes, e);
+    char *copy = xalloc(bytes);
+    memory_copy(tl->t->on, copy, image, bytes);
+    memory_wait(tl->t->on);
+    status s = cache_writer_put(w, copy, bytes, e);
+    free(copy);
+    return s;
+}
+
+static status get_image(const timelines *tl, char *image, size_t bytes, cache_reader *r, err *e) {
+    if (!tl->t->on) return cache_reader_get(r, image, bytes, e);
+    char *copy = xalloc(bytes);
+    status s = cache_reader_get(r, copy, bytes, e);
+    if (s == OK) memory_copy(tl->t->on, image, copy, bytes);
+    memory_wait(tl->t->on);
+    free(copy);
+    return s;
+}
+
 static status put_body(const timelines *tl, const line *of, int32_t n, const cache_mark *mark, cache_writer *w,
                        void *rows, err *e) {
     TRY(cache_writer_put(w, mark, (size_t)of->n_marks * sizeof *mark, e));
     TRY(put_pages(tl, of, n, w, rows, e));
     for (int32_t i = 0; i < of->n_marks; i++)
-        TRY(cache_writer_put(w, tl->mark[of->mark[i]].image, (size_t)image_bytes(tl, &mark[i]), e));
+        TRY(put_image(tl, tl->mark[of->mark[i]].image, (size_t)image_bytes(tl, &mark[i]), w, e));
     return OK;
 }
 
@@ -301,7 +323,7 @@ static status get_images(loading *ld, line *l, err *e) {
             l->mark[l->n_marks++] = at;
         }
         if (at >= 0 && shared < 0)
-            TRY(cache_reader_get(ld->r, tl->mark[at].image, (size_t)bytes, e));
+            TRY(get_image(tl, tl->mark[at].image, (size_t)bytes, ld->r, e));
         else
             TRY(cache_reader_skip(ld->r, bytes, e));
     }

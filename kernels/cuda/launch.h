@@ -14,7 +14,7 @@
 #include <cuda_runtime.h>
 #endif
 
-enum { WARP = 32 };
+constexpr int WARP = 32;
 
 /* The grid of one launch. */
 typedef struct launch_shape {

@@ -106,6 +106,22 @@ __device__ __forceinline__ uint32_t permute_bytes(uint32_t a, uint32_t b, uint32
 
 #endif
 
+__device__ __forceinline__ int bit_count(uint32_t v) {
+#ifdef SKIFF_SIMT
+    return __builtin_popcount(v);
+#else
+    return __popc(v);
+#endif
+}
+/* Number of the lowest set bit; v is not 0. */
+__device__ __forceinline__ int lowest_bit(uint32_t v) {
+#ifdef SKIFF_SIMT
+    return __builtin_ctz(v);
+#else
+    return __ffs((int)v) - 1;
+#endif
+}
+
 /* Ordinary loads of 16 and 8 bytes, aligned to that: activations, and whatever a kernel before wrote. */
 __device__ __forceinline__ uint4 load16(const void *p) { return *(const uint4 *)p; }
 __device__ __forceinline__ uint2 load8(const void *p) { return *(const uint2 *)p; }

@@ -389,7 +389,7 @@ static void test_layers(void **state) {
     err e;
     assert_true(target_kv_bytes(&c, ctx, 0, DT_BF16) == 96 * (size_t)2147483648);
     assert_true(target_kv_bytes(&c, ctx, 1, DT_BF16) - target_kv_bytes(&c, ctx, 0, DT_BF16) == 96 * (size_t)524288);
-    if (target_kv_init(&kv, &c, ctx, 0, DT_BF16, &e) != OK) fail_msg("%s", e.text);
+    if (target_kv_init(&kv, &c, ctx, 0, DT_BF16, NULL, &e) != OK) fail_msg("%s", e.text);
     assert_int_equal(kv.n_table, MILLION / KV_PAGE);
     /* plane 47 is the values of layer 23 */
     assert_true((char *)kv.layer[23].v - (char *)kv.block == 100931731456);
