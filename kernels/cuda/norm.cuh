@@ -2,6 +2,7 @@
 #ifndef KERNELS_CUDA_NORM_CUH
 #define KERNELS_CUDA_NORM_CUH
 #include "kernels/cuda/prims.cuh"
+#include <math.h>
 #include "engine/base/dtype.h"
 
 __device__ __forceinline__ bool aligned(const void *p, uintptr_t bytes) { return (uintptr_t)p % bytes == 0; }
