@@ -1,9 +1,9 @@
 /* kernels/cuda/norm.cuh - the factor of RMSNorm, in one order of additions for all kernels. */
 #ifndef KERNELS_CUDA_NORM_CUH
 #define KERNELS_CUDA_NORM_CUH
+#include "kernels/cuda/prims.cuh"
 #include <math.h>
 #include "engine/base/dtype.h"
-#include "kernels/cuda/prims.cuh"
 
 __device__ __forceinline__ bool aligned(const void *p, uintptr_t bytes) { return (uintptr_t)p % bytes == 0; }
 

@@ -15,7 +15,8 @@ __device__ __forceinline__ step_share step_thread() {
 
 /* For structs of whole words. */
 template <class T> __device__ __forceinline__ void copy_words(T *to, const T *from) {
-    step_copy((int32_t *)to, (const int32_t *)from, (int32_t)(sizeof(T) / sizeof(int32_t)), step_thread());
+    constexpr size_t bytes = sizeof(T);
+    step_copy((int32_t *)to, (const int32_t *)from, (int32_t)(bytes / sizeof(int32_t)), step_thread());
 }
 
 /* --- begin --- */
@@ -66,20 +67,20 @@ __global__ void begin_kernel(begin_args a) {
 
 /* --- tree --- */
 
-enum { TREE_CANDIDATES = DEPTH_MAX * 8 };
+enum { TREE_SHARED_WIDTH = 8 }; /* wider rows of candidates stay where they are */
 
 struct tree_shared {
     step_in in;
     row_set rows;
     node_note note[NODES_MAX];
-    int32_t token[TREE_CANDIDATES];
-    float logp[TREE_CANDIDATES];
+    int32_t token[DEPTH_MAX * (int)TREE_SHARED_WIDTH];
+    float logp[DEPTH_MAX * (int)TREE_SHARED_WIDTH];
     int32_t fault;
 };
 
 /* Candidates to shared memory, depth by depth without gaps. */
 __device__ __forceinline__ void take_candidates(tree_candidates *c, tree_shared *s) {
-    if (c->width > TREE_CANDIDATES / DEPTH_MAX) return;
+    if (c->width > TREE_SHARED_WIDTH) return;
     for (int32_t i = (int32_t)threadIdx.x; i < c->depth * c->width; i += (int32_t)blockDim.x) {
         int32_t d = i / c->width, rank = i % c->width;
         s->token[i] = c->token[d * c->token_stride + rank];
