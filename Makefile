@@ -1,5 +1,6 @@
 # skiff. `make help` lists the targets; objects go to build/<variant>/.
 #   make SAN=address,undefined ...   the same with sanitizers, in a folder of its own
+#   make SIMT=1 ...                  the same with the CUDA sources, which then run on the CPU (tests/simt)
 #   make V=1 ...                     whole command lines
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -8,10 +9,16 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 ifeq ($(origin CC),default)
 CC := gcc
 endif
+ifeq ($(origin CXX),default)
+CXX := g++
+endif
 SAN     ?=
+SIMT    ?=
 V       ?= 0
 comma   := ,
-VARIANT := $(if $(SAN),san-$(subst $(comma),-,$(SAN)),release)
+empty   :=
+VARIANT := $(subst $(empty) ,-,$(strip $(if $(SIMT),simt) $(if $(SAN),san $(subst $(comma), ,$(SAN)))))
+VARIANT := $(or $(VARIANT),release)
 B       := build/$(VARIANT)
 prefix  ?= /usr/local
 JOBS    := $(shell nproc)
@@ -22,8 +29,19 @@ CFLAGS  := -std=gnu17 -D_GNU_SOURCE -O2 -g $(WARN) -fno-math-errno -ffp-contract
 LDFLAGS :=
 LDLIBS  := -ljansson -lpcre2-8 -levent_core -levent_extra -lm -lpthread
 ifneq ($(SAN),)
-CFLAGS  += -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all -DSKIFF_DEBUG=1
-LDFLAGS += -fsanitize=$(SAN)
+SANFLAGS := -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all -DSKIFF_DEBUG=1
+CFLAGS   += $(SANFLAGS)
+LDFLAGS  += -fsanitize=$(SAN)
+endif
+LINK := $(CC)
+
+# CUDA sources as C++ over the shim. The shim tells ThreadSanitizer what its fibers do, and is not watched itself.
+ifneq ($(SIMT),)
+CFLAGS   += -DSKIFF_CUDA=1
+CXXFLAGS := -std=gnu++20 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -Wshadow=local -Wundef -Wpointer-arith -Wno-unknown-pragmas \
+            -fno-math-errno -ffp-contract=off -fno-strict-aliasing -I. -DSKIFF_CUDA=1 '-DSKIFF_SIMT="tests/simt/simt.h"' $(SANFLAGS)
+SHIMFLAGS := $(if $(filter thread,$(subst $(comma), ,$(SAN))),-fno-sanitize=thread -DSIMT_TSAN=1)
+LINK := $(CXX)
 endif
 
 # Sources of kernels/simd are compiled once per instruction set; nothing else gets such flags.
@@ -35,7 +53,9 @@ ISAS           := avx2 avx512 avx512bf16
 SRC  := $(filter-out engine/cli/main.c,$(wildcard engine/base/*.c engine/load/*.c engine/text/*.c engine/core/*.c \
         engine/server/*.c engine/server/net/*.c engine/cli/*.c kernels/*.c kernels/ref/*.c graphs/*.c target/*.c draft/*.c))
 SIMD := $(wildcard kernels/simd/*.c)
-LIB  := $(SRC:%.c=$(B)/%.o) $(B)/engine/load/demo.o $(foreach i,$(ISAS),$(SIMD:kernels/simd/%.c=$(B)/kernels/simd/$(i)/%.o))
+CUDA := $(if $(SIMT),$(patsubst %,$(B)/%.o,$(wildcard kernels/cuda/*.cu graphs/cuda/*.cu)))
+SHIM := $(if $(SIMT),$(patsubst %,$(B)/%.o,$(wildcard tests/simt/simt_*.cpp)))
+LIB  := $(SRC:%.c=$(B)/%.o) $(CUDA) $(SHIM) $(B)/engine/load/demo.o $(foreach i,$(ISAS),$(SIMD:kernels/simd/%.c=$(B)/kernels/simd/$(i)/%.o))
 
 DEPS_BUILD := gcc libc6-dev libevent-dev libjansson-dev libpcre2-dev
 DEPS_TEST  := libcmocka-dev python3 curl
@@ -71,7 +91,7 @@ skiff: $(B)/skiff
 
 $(B)/skiff: $(B)/engine/cli/main.o $(B)/libskiff.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(Q)$(LINK) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 $(B)/libskiff.a: $(LIB)
 	$(call say,AR,$@)
@@ -88,6 +108,16 @@ $(B)/%.o: %.S
 	$(call say,AS,$<)
 	$(Q)$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
 
+$(SHIM): CXXFLAGS += $(SHIMFLAGS)
+$(B)/%.cu.o: %.cu
+	@mkdir -p $(@D)
+	$(call say,CXX,$<)
+	$(Q)$(CXX) $(CXXFLAGS) -MMD -MP -x c++ -c -o $@ $<
+$(B)/%.cpp.o: %.cpp
+	@mkdir -p $(@D)
+	$(call say,CXX,$<)
+	$(Q)$(CXX) $(CXXFLAGS) -MMD -MP -c -o $@ $<
+
 # The assembler does not tell which files it includes.
 $(B)/engine/load/demo.o: $(wildcard target/demo/* draft/demo/*)
 
@@ -102,25 +132,35 @@ $(foreach i,$(ISAS),$(eval $(call simd_rule,$(i))))
 ## tests
 UNIT   := $(patsubst %.c,$(B)/%,$(wildcard tests/unit/test_*.c))
 MODEL  := $(patsubst %.c,$(B)/%,$(wildcard tests/model/test_*.c))
+SIMT_T := $(if $(SIMT),$(patsubst %.cpp,$(B)/%,$(wildcard tests/simt/test_*.cpp)) $(patsubst %.c,$(B)/%,$(wildcard tests/simt/test_*.c)))
 OPS    := $(if $(wildcard tests/ops/*.c),$(B)/tests/ops/test_ops)
 SCRIPT := $(B)/tests/e2e/skiff-script
 RUN    := python3 tests/run.py
 
 $(UNIT) $(MODEL): $(B)/%: $(B)/%.o $(B)/libskiff.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) $(TEST_LDFLAGS) -o $@ $< $(B)/libskiff.a $(LDLIBS) -lcmocka
+	$(Q)$(LINK) $(LDFLAGS) $(TEST_LDFLAGS) -o $@ $< $(B)/libskiff.a $(LDLIBS) -lcmocka
 
 # A test that wraps functions says so at its top: "link: FLAGS".
 $(foreach t,$(UNIT) $(MODEL),$(eval $(t): TEST_LDFLAGS := $(shell sed -n 's|^.*link: \(-[^ ]*\).*|\1|p' $(t:$(B)/%=%.c))))
 
 $(OPS): $(patsubst %.c,$(B)/%.o,$(wildcard tests/ops/*.c)) $(B)/libskiff.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
+	$(Q)$(LINK) $(LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
+
+# The shim's own test needs nothing of skiff, so it is quickly built with any sanitizer.
+SIMT_SELF := $(B)/tests/simt/test_simt
+$(SIMT_SELF): $(SIMT_SELF).cpp.o $(SHIM)
+	$(call say,LINK,$@)
+	$(Q)$(LINK) $(LDFLAGS) -o $@ $^ -lcmocka
+$(filter-out $(SIMT_SELF),$(patsubst %.cpp,$(B)/%,$(wildcard tests/simt/test_*.cpp))): $(B)/%: $(B)/%.cpp.o $(B)/libskiff.a
+	$(call say,LINK,$@)
+	$(Q)$(LINK) $(LDFLAGS) -o $@ $< $(B)/libskiff.a $(LDLIBS) -lcmocka
 
 # The server over a scripted engine: its objects come first, so the archive's engine stays out.
 $(SCRIPT): $(patsubst %.c,$(B)/%.o,$(wildcard tests/e2e/*.c)) $(B)/libskiff.a
 	$(call say,LINK,$@)
-	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+	$(Q)$(LINK) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 # "@": alone, because it measures time or uses every processor.
 LOSSLESS = $(foreach t,1 2,"$(if $(filter 2,$t),@)lossless-$(t)-threads=./$(B)/skiff verify lossless --prompts tests/prompts.jsonl --limit 32 --predict 200 --threads $(t) --shapes chains") \
