@@ -2,10 +2,10 @@
 #include "engine/base/status.h"
 #include "kernels/cuda/launchers_attn.h"
 
-enum { SIZE_MAX_HEAD = 128, SHARE_MAX = ATTN_WARPS * TILE };
+constexpr int HEAD_MAX = 128, SHARE_MAX = ATTN_WARPS * TILE;
 
 bool cuda_attention_supports(int32_t size, int32_t share) {
-    return size >= 1 && size <= SIZE_MAX_HEAD && share >= 1 && share <= SHARE_MAX;
+    return size >= 1 && size <= HEAD_MAX && share >= 1 && share <= SHARE_MAX;
 }
 
 static int32_t padded(int32_t size) { return size <= 32 ? 32 : size <= 64 ? 64 : 128; }

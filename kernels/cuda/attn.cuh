@@ -27,15 +27,11 @@
 #include "kernels/cuda/mma.cuh"
 #include "kernels/fmath.h"
 
-enum {
-    UNIT = 64,
-    ATTN_WARPS = 8,
-    ATTN_THREADS = ATTN_WARPS * WARP,
-    ATTN_ROWS = NODES_MAX, /* rows of a launch */
-    RUNS_MAX = 16,         /* of a row */
-    TILE = 16,             /* queries */
-    WEIGHT_BYTES = 16 * WARP * UNIT / 8,
-};
+constexpr int UNIT = 64, ATTN_WARPS = 8, ATTN_THREADS = ATTN_WARPS * WARP;
+constexpr int ATTN_ROWS = NODES_MAX; /* rows of a launch */
+constexpr int RUNS_MAX = 16;         /* of a row */
+constexpr int TILE = 16;             /* queries */
+constexpr int WEIGHT_BYTES = 16 * WARP * UNIT / 8; /* of a tile and unit, as operands */
 
 /* Units a run for a row at position p: the smallest power of two that gives at most RUNS_MAX runs; with a window the
  * same for every position, and at least 2. */
@@ -605,7 +601,7 @@ __device__ __forceinline__ void attn_flush(const attention_args &k, const attn_g
     }
 }
 
-enum { JOIN_AT_ONCE = 8 }; /* runs whose loads are under way together */
+constexpr int JOIN_AT_ONCE = 8; /* runs whose loads are under way together */
 
 template <class P>
 __device__ __forceinline__ void attn_gate(const attention_args &k, int32_t r, int32_t head, float sum,

@@ -2,10 +2,11 @@
  * lane i holds the elements i + 32 k. Sums of squares go up over k in a lane, then through warp_sum(). */
 #ifndef KERNELS_CUDA_HEAD_CUH
 #define KERNELS_CUDA_HEAD_CUH
+#include <math.h>
 #include "kernels/cuda/prims.cuh"
 #include "kernels/kv_map.h"
 
-enum { HEADS_AT_ONCE = 4 }; /* vectors of a warp whose loads are under way together */
+constexpr int HEADS_AT_ONCE = 4; /* vectors of a warp whose loads are under way together */
 
 /* One vector of one row. norm NULL: it stays as it is. */
 typedef struct head_in {

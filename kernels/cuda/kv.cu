@@ -36,7 +36,8 @@ void cuda_kv_move(const kv_move_args *a, const cuda_work *w) {
             some.at[i] = a->stores[from + i];
             if (some.at[i].heads > heads) heads = some.at[i].heads;
         }
-        launch(w->to, launch_shape{ (uint32_t)n, (uint32_t)heads, MOVE_THREADS, 0 }, kv_move_kernel, a->p, some);
+        launch_shape g = { (uint32_t)n, (uint32_t)heads, MOVE_THREADS, 0 };
+        launch(w->to, g, kv_move_kernel, a->p, some);
     }
     if (!a->taps.data) return;
     int32_t pieces = (a->taps.cols * (int32_t)sizeof(bf16) + 15) / 16;

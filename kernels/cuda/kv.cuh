@@ -6,7 +6,7 @@
 
 /* --- a warp takes HEADS_AT_ONCE vectors --- */
 
-enum { STORE_THREADS = 256, STORE_VECTORS = STORE_THREADS / WARP * HEADS_AT_ONCE };
+constexpr int STORE_THREADS = 256, STORE_VECTORS = STORE_THREADS / WARP * HEADS_AT_ONCE;
 
 template <int EP> __global__ void __launch_bounds__(STORE_THREADS) qkv_store_kernel(qkv_store_args a) {
     grid_wait();
@@ -68,7 +68,7 @@ template <int EP> __global__ void __launch_bounds__(STORE_THREADS) ctx_store_ker
 
 /* --- commit --- */
 
-enum { MOVE_STORES = 64, MOVE_THREADS = 64, TAP_THREADS = 128 };
+constexpr int MOVE_STORES = 64, MOVE_THREADS = 64, TAP_THREADS = 128;
 
 /* Stores of one launch; they fit a kernel's 4 KiB of arguments. */
 typedef struct move_stores {
