@@ -8,6 +8,13 @@
 __device__ __forceinline__ int lane_id() { return (int)(threadIdx.x % WARP); }
 __device__ __forceinline__ int warp_id() { return (int)(threadIdx.x / WARP); }
 
+/* In front of a loop over an array that shall lie in registers. */
+#ifdef SKIFF_SIMT
+#define UNROLL
+#else
+#define UNROLL _Pragma("unroll")
+#endif
+
 #ifdef SKIFF_SIMT
 
 static inline char *shared_memory() { return simt_shared(); }
