@@ -38,7 +38,7 @@ LINK := $(CC)
 # CUDA sources as C++ over the shim. The shim tells ThreadSanitizer what its fibers do, and is not watched itself.
 ifneq ($(SIMT),)
 CFLAGS   += -DSKIFF_CUDA=1
-CXXFLAGS := -std=gnu++20 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -Wshadow=local -Wundef -Wpointer-arith -Wno-unknown-pragmas \
+CXXFLAGS := -std=gnu++20 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -Wshadow=local -Wundef -Wpointer-arith -Wno-unknown-pragmas -Wno-missing-field-initializers \
             -fno-math-errno -ffp-contract=off -fno-strict-aliasing -I. -DSKIFF_CUDA=1 '-DSKIFF_SIMT="tests/simt/simt.h"' $(SANFLAGS)
 SHIMFLAGS := $(if $(filter thread,$(subst $(comma), ,$(SAN))),-fno-sanitize=thread -DSIMT_TSAN=1)
 LINK := $(CXX)

@@ -49,10 +49,7 @@ int status_exit_code(status s);
     } while (0)
 
 void check_failed(const char *file, int line, const char *what) __attribute__((noreturn));
-<<<<<<< HEAD
 C_END
-=======
->>>>>>> cuda-pick
 
 #define CHECK(cond) ((cond) ? (void)0 : check_failed(__FILE__, __LINE__, #cond))
 

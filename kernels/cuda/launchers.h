@@ -36,11 +36,4 @@ size_t cuda_scratch_moe_up(const moe_up_args *a);
 /* Buckets above 32 rows: two kernels. */
 void cuda_moe_down(const moe_down_args *a, const tap_args *tap, const cuda_work *w);
 size_t cuda_scratch_moe_down(const moe_down_args *a);
-
-/* Head norms, rotation, stores, attention, join and gate in one launch; buckets above 32 rows: two. */
-void cuda_attention(const qkv_store_args *s, const attn_args *a, const cuda_work *w);
-size_t cuda_scratch_attention(const attn_args *a);
-bool cuda_attention_supports(int32_t size, int32_t share); /* heads of this size, so many queries to a key */
-void cuda_kv_move(const kv_move_args *a, const cuda_work *w);
-void cuda_ctx_store(const ctx_store_args *a, const cuda_work *w);
 #endif

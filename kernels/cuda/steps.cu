@@ -1,6 +1,7 @@
 /* Ops on their way to the stream, and steps as captured graphs. */
 #include "kernels/cuda/device_int.h"
 #include "kernels/cuda/launchers.h"
+#include "kernels/cuda/launchers_attn.h"
 #include "kernels/dispatch.h"
 
 #include <string.h>

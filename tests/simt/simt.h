@@ -136,7 +136,7 @@ static inline uint32_t simt_permute(uint32_t a, uint32_t b, uint32_t selector) {
 
 /* One launch. The argument image holds each parameter at its own alignment and zeros between and inside them, so that
  * equal arguments are equal bytes. */
-enum { SIMT_ARGS_MAX = 4096 };
+enum { SIMT_ARGS_MAX = 32764 };
 struct simt_launch_args {
     const char *name; /* lives as long as the program */
     void (*call)(const void *kernel, const unsigned char *image);
@@ -158,7 +158,7 @@ template <class... P> struct simt_image {
         }
     }
     static constexpr size_t bytes = at(sizeof...(P));
-    static_assert(bytes <= SIMT_ARGS_MAX, "a kernel takes at most 4 KiB of arguments");
+    static_assert(bytes <= SIMT_ARGS_MAX, "a kernel takes at most 32,764 bytes of arguments");
     static_assert((std::is_trivially_copyable<P>::value && ...), "arguments are copied as bytes");
 
     template <class T> static void put(unsigned char *to, T v) {
