@@ -169,7 +169,7 @@ static void check_tree(const tree_args *a) {
 
 static void check_pick(const pick_args *a) {
     CHECK(a->p && is_view(&a->logits, DT_F32));
-    CHECK(a->lists && a->lists->count && a->lists->seen && a->lists->end);
+    CHECK(a->lists);
 }
 
 static void check_accept(const accept_args *a) { CHECK(a->p); }

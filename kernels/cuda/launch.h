@@ -30,16 +30,21 @@ typedef struct launch_to {
     bool overlap;
 } launch_to;
 
-#ifdef SKIFF_SIMT
+/* launch(to, shape, kernel, arguments ...): by value, as many as the kernel has parameters. The kernel's text up to the
+ * first comma is its name where launches are counted. A failed launch stays in the runtime's error state, where the
+ * step's end looks. */
+#define launch(to, shape, kernel, ...) launch_named(to, shape, #kernel, kernel, ##__VA_ARGS__)
 
-#define launch(to, shape, kernel, ...)                                                                                 \
-    simt_launch((to).stream, #kernel, (shape).x, (shape).y, (shape).threads, (shape).shared, (to).overlap, kernel,      \
-                ##__VA_ARGS__)
-
-#else
+constexpr uint32_t SHARED_USUAL = 48 * 1024; /* more than this has to be asked for by name */
 
 template <class... P, class... A>
-static void launch(const launch_to &to, const launch_shape &g, void (*kernel)(P...), A... args) {
+static void launch_named(const launch_to &to, const launch_shape &g, const char *name, void (*kernel)(P...), A... args) {
+    if (g.shared > SHARED_USUAL)
+        cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)g.shared);
+#ifdef SKIFF_SIMT
+    simt_launch(to.stream, name, g.x, g.y, g.threads, g.shared, to.overlap, kernel, args...);
+#else
+    (void)name;
     cudaLaunchAttribute attr = {};
     attr.id = cudaLaunchAttributeProgrammaticStreamSerialization;
     attr.val.programmaticStreamSerializationAllowed = 1;
@@ -50,12 +55,7 @@ static void launch(const launch_to &to, const launch_shape &g, void (*kernel)(P.
     c.stream = to.stream;
     c.attrs = &attr;
     c.numAttrs = to.overlap ? 1 : 0;
-    /* More than any block may have is asked for by name. */
-    if (g.shared > 48 * 1024)
-        cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)g.shared);
-    /* A failed launch stays in the runtime's error state, where the step's end looks (device.cu). */
     cudaLaunchKernelEx(&c, kernel, static_cast<P>(args)...);
-}
-
 #endif
+}
 #endif
