@@ -189,6 +189,7 @@ typedef struct gen_event {
     } u;
 } gen_event;
 
+/* FAILED: it never became ready, or the device was lost later; then every request ends with GEN_FAILED. */
 typedef enum engine_state { ENGINE_LOADING, ENGINE_READY, ENGINE_FAILED } engine_state;
 
 /* What is known once the engine is ready; constant afterwards, owned by the engine. */

@@ -136,7 +136,9 @@ static status load(engine *en, err *e) {
                        en->pair.has_draft ? "this draft proposes at most"
                                           : "without a draft (--draft-model) there are at most",
                        most_proposals(en));
-    TRY(selftest(&en->pair, e));
+    status s = selftest(&en->pair, e);
+    TRY(steps_status(en->pair.steps, e)); /* a lost device is the better reason */
+    TRY(s);
     steps_set_lanes(en->pair.steps, LANES_BEST);
     width_init(&en->width, is_drafting(en) ? en->pair.draft.cfg.block_size - 1 : 0);
     if (most_proposals(en)) calibrate(&en->pair, &en->width);
@@ -145,6 +147,9 @@ static status load(engine *en, err *e) {
     restore_conversations(en);
     return fill_facts(en, (double)(clock_ns() - start) * 1e-6, e);
 }
+
+/* The device that the steps run on was lost: what still waits is refused. */
+static bool is_broken(const engine *en) { return atomic_load(&en->state) == ENGINE_FAILED; }
 
 static void engine_main(void *arg) {
     engine *en = arg;
@@ -164,8 +169,12 @@ static void engine_main(void *arg) {
                          .timelines = en->timelines };
     taken_request tr;
     while (mailbox_take(en->box, &tr)) {
-        generate(&env, &tr);
+        if (is_broken(en))
+            generate_refuse(&env, &tr);
+        else
+            generate(&env, &tr);
         arena_free(tr.rq.mem);
+        if (!is_broken(en) && steps_status(en->pair.steps, &en->failure) != OK) set_state(en, ENGINE_FAILED);
     }
 }
 
@@ -244,12 +253,12 @@ void engine_get_failure(const engine *en, err *e) {
 }
 
 const engine_facts *engine_get_facts(const engine *en) {
-    CHECK(engine_get_state(en, NULL) == ENGINE_READY);
+    CHECK(engine_get_state(en, NULL) != ENGINE_LOADING && en->facts.model_name);
     return &en->facts;
 }
 
 const text_model *engine_get_text(const engine *en) {
-    CHECK(engine_get_state(en, NULL) == ENGINE_READY);
+    CHECK(engine_get_state(en, NULL) != ENGINE_LOADING && en->facts.model_name);
     return en->pair.text;
 }
 

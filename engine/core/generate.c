@@ -19,7 +19,7 @@ typedef struct run {
     int32_t max_new;
     int32_t anchor;                         /* last token that was chosen; it has no keys and values yet */
     token_logprobs logprobs[DEPTH_MAX + 1]; /* of the step's tokens, when the request asks */
-    bool ended;
+    bool ended, failed;                     /* failed: the device is gone, nothing of the last step means anything */
     gen_done why;
     int64_t mark; /* end of the last step or event: where the next interval starts */
 } run;
@@ -39,6 +39,13 @@ static void post_one(const run *r, const gen_event *ev) {
 static void end(run *r, gen_done why) {
     r->ended = true;
     r->why = why;
+}
+
+/* Whether the step that just ran did not. */
+static bool is_lost(run *r) {
+    if (steps_status(r->env->steps, NULL) == OK) return false;
+    r->ended = r->failed = true;
+    return true;
 }
 
 /* Posts the texts of one step, then its round record: one burst for the client. */
@@ -101,6 +108,7 @@ static int32_t emit(run *r, const step_out *out, int64_t ns) {
 static void prefill(run *r) {
     while (!mailbox_cancelled(r->env->box)) {
         const step_out *out = turn_prefill(&r->turn, r->env->prefill_chunk);
+        if (is_lost(r)) return;
         if (out->n) {
             int64_t now = clock_ns();
             r->totals.prefill_ns = now - r->mark;
@@ -139,6 +147,7 @@ static void decode(run *r) {
         }
         /* no proposal stands behind the last token that is still wanted */
         const step_out *out = turn_round(&r->turn, &r->propose, r->max_new - r->totals.generated - 1);
+        if (is_lost(r)) return;
         int64_t now = clock_ns(), ns = now - r->mark;
         r->mark = now;
         count(r, out, ns);
@@ -158,6 +167,15 @@ static void set_pick(const run *r) {
     steps_set_logprobs(r->env->steps, rq->logprobs);
     for (int32_t i = 0; i < rq->pick.n_bias; i++)
         pick_lists_add_bias(steps_lists(r->env->steps), rq->pick.bias[i].token, rq->pick.bias[i].bias);
+}
+
+void generate_refuse(const generate_env *env, const taken_request *tr) {
+    err why = { 0 };
+    run r = { .env = env, .tr = tr };
+    gen_event failed = event(&r, GEN_FAILED);
+    failed.u.fail.code = steps_status(env->steps, &why);
+    failed.text = str_of(why.text);
+    post_one(&r, &failed);
 }
 
 void generate(const generate_env *env, const taken_request *tr) {
@@ -190,10 +208,14 @@ void generate(const generate_env *env, const taken_request *tr) {
     propose_totals(&r.propose, &r.totals);
     r.totals.reasoning = reply_reasoning_tokens(r.reply);
     r.totals.stop_index = r.why == DONE_STOP ? reply_stop_index(r.reply) : -1;
-    gen_event done = event(&r, GEN_DONE);
-    done.u.end.why = r.why;
-    done.u.end.totals = &r.totals;
-    post_one(&r, &done);
+    if (r.failed) {
+        generate_refuse(env, tr);
+    } else {
+        gen_event done = event(&r, GEN_DONE);
+        done.u.end.why = r.why;
+        done.u.end.totals = &r.totals;
+        post_one(&r, &done);
+    }
     turn_end(&r.turn, r.totals.generated);
     reply_free(r.reply);
     buf_free(&r.text.reasoning);

@@ -20,7 +20,9 @@ typedef struct generate_env {
     int32_t ctx, prefill_chunk;
 } generate_env;
 
-/* Posts every event of the request, GEN_STARTED first and GEN_DONE last; looks at mailbox_cancelled between prefill
- * chunks and rounds. Values of the request have been checked by engine_submit. */
+/* Posts every event of the request, GEN_STARTED first and GEN_DONE last, or GEN_FAILED when the device was lost; looks
+ * at mailbox_cancelled between prefill chunks and rounds. Values of the request have been checked by engine_submit. */
 void generate(const generate_env *env, const taken_request *tr);
+/* The device is lost: GEN_FAILED, and that is all. */
+void generate_refuse(const generate_env *env, const taken_request *tr);
 #endif

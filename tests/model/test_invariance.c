@@ -111,7 +111,8 @@ static void test_all_rows(void **state) {
         for (length l = LONG; l < LENGTHS; l++) {
             int32_t row = TOKENS[l] - 1 - at;
             if (row < 0 || row >= n) continue;
-            check_logits(logits + (int64_t)row * vocab, w->base[l].logits, 1, vocab, "all rows", "logits");
+            check_logits((const uint32_t *)(const void *)(logits + (int64_t)row * vocab), w->base[l].logits, 1, vocab,
+                         "all rows", "logits");
             checked++;
         }
     }

@@ -492,8 +492,8 @@ static void test_compaction(void **state) {
             p.st.move_base = base;
             p.st.n_accepted = PATHS[i][0];
             memcpy(p.st.accepted, &PATHS[i][1], 4 * sizeof(int32_t));
-            kv_store ring = { k, v, NULL, 13, 2, 2, KV_RING, DT_BF16, 13 * 2 * 2 * (int64_t)sizeof(bf16) };
-            kv_store paged = { k, v, pages, 0, 2, 2, KV_PAGES, DT_BF16, sizeof k };
+            kv_store ring = { k, v, NULL, 13, 2, 2, KV_RING, DT_BF16, 13 * 2 * 2 * (int64_t)sizeof(bf16), NULL };
+            kv_store paged = { k, v, pages, 0, 2, 2, KV_PAGES, DT_BF16, sizeof k, NULL };
             check_move(&ring, &taps, base, 8);
             check_move(&paged, &taps, base, 8);
         }
