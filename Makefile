@@ -132,12 +132,14 @@ $(foreach i,$(ISAS),$(eval $(call simd_rule,$(i))))
 ## tests
 UNIT   := $(patsubst %.c,$(B)/%,$(wildcard tests/unit/test_*.c))
 MODEL  := $(patsubst %.c,$(B)/%,$(wildcard tests/model/test_*.c))
-SIMT_T := $(if $(SIMT),$(patsubst %.cpp,$(B)/%,$(wildcard tests/simt/test_*.cpp)) $(patsubst %.c,$(B)/%,$(wildcard tests/simt/test_*.c)))
+SIMT_C    := $(patsubst %.c,$(B)/%,$(wildcard tests/simt/test_*.c))
+SIMT_SELF := $(patsubst %.cpp,$(B)/%,$(wildcard tests/simt/test_simt*.cpp))
+SIMT_CXX  := $(filter-out $(SIMT_SELF),$(patsubst %.cpp,$(B)/%,$(wildcard tests/simt/test_*.cpp)))
 OPS    := $(if $(wildcard tests/ops/*.c),$(B)/tests/ops/test_ops)
 SCRIPT := $(B)/tests/e2e/skiff-script
 RUN    := python3 tests/run.py
 
-$(UNIT) $(MODEL): $(B)/%: $(B)/%.o $(B)/libskiff.a
+$(UNIT) $(MODEL) $(SIMT_C): $(B)/%: $(B)/%.o $(B)/libskiff.a
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(LDFLAGS) $(TEST_LDFLAGS) -o $@ $< $(B)/libskiff.a $(LDLIBS) -lcmocka
 
@@ -148,12 +150,11 @@ $(OPS): $(patsubst %.c,$(B)/%.o,$(wildcard tests/ops/*.c)) $(B)/libskiff.a
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
 
-# The shim's own test needs nothing of skiff, so it is quickly built with any sanitizer.
-SIMT_SELF := $(B)/tests/simt/test_simt
-$(SIMT_SELF): $(SIMT_SELF).cpp.o $(SHIM)
+# The shim's own tests need nothing of skiff, so they are quickly built with any sanitizer.
+$(SIMT_SELF): $(B)/%: $(B)/%.cpp.o $(SHIM)
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(LDFLAGS) -o $@ $^ -lcmocka
-$(filter-out $(SIMT_SELF),$(patsubst %.cpp,$(B)/%,$(wildcard tests/simt/test_*.cpp))): $(B)/%: $(B)/%.cpp.o $(B)/libskiff.a
+$(SIMT_CXX): $(B)/%: $(B)/%.cpp.o $(B)/libskiff.a
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(LDFLAGS) -o $@ $< $(B)/libskiff.a $(LDLIBS) -lcmocka
 

@@ -122,7 +122,7 @@ void block_enter(block *b, fiber *first); /* returns when the block has ended or
 /* All lanes, and the first two again. */
 const uint8_t *order_next(void);
 void order_of_blocks(std::vector<uint32_t> *order, uint32_t n);
-const char *stack_end_of(const fiber *f); /* the page that a stack must not reach */
+bool stack_is_full(const fiber *f, const char *at); /* the address is one that its stack must not reach */
 
 /* simt_block.cpp */
 void block_begin(block *b, grid *g, uint32_t index, bool early);

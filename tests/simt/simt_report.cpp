@@ -84,7 +84,7 @@ static void crash_explain(int signal, siginfo_t *info, void *) {
         long behind = (long)(p - f->b()->shared);
         if (p >= f->b()->shared_end && p < f->b()->shared_end + 4096)
             fprintf(stderr, "simt: byte %ld of %u bytes of shared memory\n", behind, f->b()->shared_bytes);
-        else if (p >= stack_end_of(f) && p < stack_end_of(f) + 4096) fprintf(stderr, "simt: a thread's stack is full\n");
+        else if (stack_is_full(f, p)) fprintf(stderr, "simt: a thread's stack is full\n");
         else fprintf(stderr, "simt: an illegal address, %p\n", (const void *)p);
         print_thread(f);
         fprintf(stderr, "\n");
@@ -94,7 +94,8 @@ static void crash_explain(int signal, siginfo_t *info, void *) {
     sigaction(signal, &plain, nullptr);
 }
 
-[[gnu::constructor]] static void crash_reports() {
+/* Early, so that a program can see it before another handler takes its place. */
+[[gnu::constructor(200)]] static void crash_reports() {
     static char stack[64 << 10];
     stack_t s = {};
     s.ss_sp = stack;
