@@ -18,9 +18,9 @@ enum { WARP = 32 };
 
 /* The grid of one launch. */
 typedef struct launch_shape {
-    uint32_t x, y;   /* blocks */
+    uint32_t x, y;    /* blocks */
     uint32_t threads; /* of a block, a multiple of WARP */
-    uint32_t shared; /* bytes of a block */
+    uint32_t shared;  /* bytes of a block */
 } launch_shape;
 
 /* Where launches go. overlap: a kernel may start while the one before it still runs; it then waits with grid_wait()
@@ -33,7 +33,7 @@ typedef struct launch_to {
 #ifdef SKIFF_SIMT
 
 #define launch(to, shape, kernel, ...)                                                                                 \
-    simt_launch((to).stream, #kernel, (shape).x, (shape).y, (shape).threads, (shape).shared, (to).overlap, kernel,      \
+    simt_launch((to).stream, #kernel, (shape).x, (shape).y, (shape).threads, (shape).shared, (to).overlap, kernel,     \
                 ##__VA_ARGS__)
 
 #else

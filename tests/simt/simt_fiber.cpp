@@ -37,8 +37,8 @@ namespace simt {
 /* Sanitizers make frames several times as large. */
 static const size_t STACK = SIMT_ASAN || SIMT_TSAN ? 256 << 10 : 64 << 10;
 static const size_t PAGE = 4096;
-/* What lies below a stack and cannot be touched. An odd number of pages from stack to stack spreads them over the sets of
- * the caches. */
+/* What lies below a stack and cannot be touched. An odd number of pages from stack to stack spreads them over the sets
+ * of the caches. */
 static const size_t GUARD = 15 * PAGE;
 
 enum { ORDERS = 64 };
@@ -123,6 +123,9 @@ static block *block_make() {
     b->stacks = map_pages(MAX_THREADS * (STACK + GUARD));
     b->shared_end = map_pages(SHARED_MAX + PAGE) + SHARED_MAX;
     if (mprotect(b->shared_end, PAGE, PROT_NONE)) die("cannot protect the end of shared memory");
+#if SIMT_ASAN
+    ASAN_POISON_MEMORY_REGION(b->shared_end, PAGE);
+#endif
     for (uint32_t i = 0; i < MAX_WARPS; i++) b->warps[i].lanes = b->fibers + i * LANES;
     return b;
 }

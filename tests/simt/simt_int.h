@@ -18,6 +18,10 @@
 #endif
 #if SIMT_TSAN
 #include <sanitizer/tsan_interface.h>
+extern "C" { /* what instrumented code calls */
+void __tsan_read_range(void *p, unsigned long n);
+void __tsan_write_range(void *p, unsigned long n);
+}
 #endif
 
 namespace simt {
@@ -39,7 +43,7 @@ struct block;
 struct warp;
 
 struct copies {
-    std::vector<copy> list; /* under way, the oldest first */
+    std::vector<copy> list;          /* under way, the oldest first */
     std::vector<uint32_t> group_end; /* of each committed group, as an index into list */
 };
 
@@ -85,23 +89,23 @@ struct kernel_stats;
 struct grid {
     const simt_launch_args *a;
     kernel_stats *stats;
-    bool waited;                /* a thread called grid_wait */
+    bool waited;                 /* a thread called grid_wait */
     std::vector<uint32_t> order; /* of blocks */
 };
 
 /* A place where a block can run: stacks, shared memory, state. Reused from block to block. */
 struct block : simt_place {
     grid *g;
-    bool early;   /* runs before the kernel in front of it: grid_wait stops it */
-    uint32_t n;   /* warps */
-    uint32_t at;  /* index into warp_order */
+    bool early;                       /* runs before the kernel in front of it: grid_wait stops it */
+    uint32_t n;                       /* warps */
+    uint32_t at;                      /* index into warp_order */
     uint32_t at_sync, at_grid, ended; /* warps that stopped so in this round */
     uint8_t warp_order[MAX_WARPS];
     warp warps[MAX_WARPS];
     fiber *fibers;
     struct copies *copies; /* of each */
-    uint32_t n_fibers;   /* that were made */
-    char *stacks;        /* MAX_THREADS of them */
+    uint32_t n_fibers;     /* that were made */
+    char *stacks;          /* MAX_THREADS of them */
     char *shared_end;
     uint32_t shared_bytes;
     void *host_sp;

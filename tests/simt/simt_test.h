@@ -91,6 +91,6 @@ static inline std::string death(void (*f)()) {
 
 #define assert_contains(text, part)                                                                                    \
     do {                                                                                                               \
-        if ((text).find(part) == std::string::npos) fail_msg("no \"%s\" in: %s", part, (text).c_str());               \
+        if ((text).find(part) == std::string::npos) fail_msg("no \"%s\" in: %s", part, (text).c_str());                \
     } while (0)
 #endif

@@ -225,6 +225,18 @@ __global__ void race_k(uint32_t *out) {
     out[threadIdx.x] = s[(threadIdx.x + 1) % blockDim.x];
 }
 
+/* Waits for its own copy, but not for its neighbour. */
+__global__ void copy_race_k(const uint32_t *in, uint32_t *out) {
+    copy16(shared_memory() + 16 * threadIdx.x, in + 4 * threadIdx.x);
+    copy_commit();
+    copy_wait<0>();
+    out[threadIdx.x] = ((uint32_t *)shared_memory())[(threadIdx.x * 4 + 4) % (4 * blockDim.x)];
+}
+static void copy_race() {
+    on_device<uint32_t> in(4 * 64), out(64);
+    launch(eager, (launch_shape{ 1, 1, 64, 1024 }), copy_race_k, in.p, out.p);
+}
+
 static void race() {
     on_device<uint32_t> out(64);
     launch(eager, (launch_shape{ 1, 1, 64, 256 }), race_k, out.p);
@@ -237,6 +249,9 @@ static void test_race(void **) {
             std::string text = death(race);
             assert_contains(text, "data race");
             assert_contains(text, "race_k");
+            text = death(copy_race);
+            assert_contains(text, "data race");
+            assert_contains(text, "copy_race_k");
         }
         return;
     }
