@@ -224,8 +224,9 @@ uint32_t simt_warp_vote(bool v) {
 
 void simt_mma_16x8x16(float d[4], const uint32_t a[4], const uint32_t b[2]) {
     fiber *f = self();
-    f->w->mma[f->lane] = { a, b, d };
+    mma_put(f->w, f->lane, d, a, b);
     meet(f, AT_MMA, __builtin_return_address(0));
+    mma_take(f->w, f->lane, d);
 }
 
 void simt_grid_wait() {

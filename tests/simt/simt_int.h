@@ -76,10 +76,9 @@ struct warp {
     const uint8_t *order;
     fiber *lanes;
     uint64_t words[2][LANES];
-    struct {
-        const uint32_t *a, *b;
-        float *d;
-    } mma[LANES];
+    struct { /* operands of a product; a lane writes and reads its own places */
+        alignas(32) float a[16][16], b[16][8], d[16][8];
+    } mma;
     char sync[2]; /* addresses that ThreadSanitizer's events go to */
 };
 
@@ -133,7 +132,11 @@ void block_begin(block *b, grid *g, uint32_t index, bool early);
 bool block_run(block *b); /* true when it has ended, false when it is parked at grid_wait */
 void block_unpark(block *b);
 [[noreturn]] void fiber_main(void); /* where the first switch to a fiber arrives */
+
+/* simt_mma.cpp */
+void mma_put(warp *w, uint32_t lane, const float d[4], const uint32_t a[4], const uint32_t b[2]);
 void mma_product(warp *w);
+void mma_take(const warp *w, uint32_t lane, float d[4]);
 
 /* simt_copy.cpp */
 void copies_end(fiber *f);
