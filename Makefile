@@ -16,10 +16,9 @@ SAN     ?=
 SIMT    ?=
 V       ?= 0
 comma   := ,
-empty   :=
-VARIANT := $(subst $(empty) ,-,$(strip $(if $(SIMT),simt) $(if $(SAN),san $(subst $(comma), ,$(SAN)))))
-VARIANT := $(or $(VARIANT),release)
-B       := build/$(VARIANT)
+SAN_OF   = $(if $(1),san-$(subst $(comma),-,$(1)))
+SIMT_OF  = build/simt$(patsubst %,-%,$(call SAN_OF,$(1)))
+B       := $(if $(SIMT),$(call SIMT_OF,$(SAN)),build/$(or $(call SAN_OF,$(SAN)),release))
 prefix  ?= /usr/local
 JOBS    := $(shell nproc)
 
@@ -58,7 +57,7 @@ SHIM := $(if $(SIMT),$(patsubst %,$(B)/%.o,$(wildcard tests/simt/simt_*.cpp)))
 LIB  := $(SRC:%.c=$(B)/%.o) $(CUDA) $(SHIM) $(B)/engine/load/demo.o $(foreach i,$(ISAS),$(SIMD:kernels/simd/%.c=$(B)/kernels/simd/$(i)/%.o))
 
 DEPS_BUILD := gcc libc6-dev libevent-dev libjansson-dev libpcre2-dev
-DEPS_TEST  := libcmocka-dev python3 curl
+DEPS_TEST  := libcmocka-dev python3 curl g++ binutils
 DEPS_LINT  := clang-format cppcheck
 
 ifeq ($(V),0)
@@ -132,12 +131,14 @@ $(foreach i,$(ISAS),$(eval $(call simd_rule,$(i))))
 ## tests
 UNIT   := $(patsubst %.c,$(B)/%,$(wildcard tests/unit/test_*.c))
 MODEL  := $(patsubst %.c,$(B)/%,$(wildcard tests/model/test_*.c))
-SIMT_T := $(if $(SIMT),$(patsubst %.cpp,$(B)/%,$(wildcard tests/simt/test_*.cpp)) $(patsubst %.c,$(B)/%,$(wildcard tests/simt/test_*.c)))
+SIMT_C    := $(patsubst %.c,$(B)/%,$(wildcard tests/simt/test_*.c))
+SIMT_SELF := $(patsubst %.cpp,$(B)/%,$(wildcard tests/simt/test_simt*.cpp))
+SIMT_CXX  := $(filter-out $(SIMT_SELF),$(patsubst %.cpp,$(B)/%,$(wildcard tests/simt/test_*.cpp)))
 OPS    := $(if $(wildcard tests/ops/*.c),$(B)/tests/ops/test_ops)
 SCRIPT := $(B)/tests/e2e/skiff-script
 RUN    := python3 tests/run.py
 
-$(UNIT) $(MODEL): $(B)/%: $(B)/%.o $(B)/libskiff.a
+$(UNIT) $(MODEL) $(SIMT_C): $(B)/%: $(B)/%.o $(B)/libskiff.a
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(LDFLAGS) $(TEST_LDFLAGS) -o $@ $< $(B)/libskiff.a $(LDLIBS) -lcmocka
 
@@ -148,12 +149,11 @@ $(OPS): $(patsubst %.c,$(B)/%.o,$(wildcard tests/ops/*.c)) $(B)/libskiff.a
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
 
-# The shim's own test needs nothing of skiff, so it is quickly built with any sanitizer.
-SIMT_SELF := $(B)/tests/simt/test_simt
-$(SIMT_SELF): $(SIMT_SELF).cpp.o $(SHIM)
+# The shim's own tests need nothing of skiff, so they are quickly built with any sanitizer.
+$(SIMT_SELF): $(B)/%: $(B)/%.cpp.o $(SHIM)
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(LDFLAGS) -o $@ $^ -lcmocka
-$(filter-out $(SIMT_SELF),$(patsubst %.cpp,$(B)/%,$(wildcard tests/simt/test_*.cpp))): $(B)/%: $(B)/%.cpp.o $(B)/libskiff.a
+$(SIMT_CXX): $(B)/%: $(B)/%.cpp.o $(B)/libskiff.a
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(LDFLAGS) -o $@ $< $(B)/libskiff.a $(LDLIBS) -lcmocka
 
@@ -175,17 +175,30 @@ LINT     = "lint=tests/lint/run.sh" "lint-selftest=tests/lint/selftest.sh"
 SAN_B    := build/san-address-undefined
 SAN_RUN  = $(patsubst $(B)/%,$(SAN_B)/%,$(UNIT) $(OPS)) "san-text=./$(SAN_B)/skiff verify text tests/golden" "@san-e2e-demo=python3 tests/e2e/test_demo.py ./$(SAN_B)/skiff"
 
-test: deps-test ## everything: unit, ops, golden, model, lossless, e2e, lint, sanitizers; the last line counts
+# The shim's own tests also run with the sanitizers that it has to work with.
+SIMT_SAN := address,undefined thread
+SIMT_RUN  = $(patsubst $(B)/%,$(call SIMT_OF,$(SAN))/%,$(SIMT_C) $(SIMT_SELF) $(SIMT_CXX)) \
+            $(if $(SAN),,$(foreach s,$(SIMT_SAN),$(patsubst $(B)/%,$(call SIMT_OF,$(s))/%,$(SIMT_SELF))))
+
+test: deps-test ## everything: unit, ops, simt, golden, model, lossless, e2e, lint, sanitizers; the last line counts
 	@.ci/deps $(DEPS_LINT) || true
 	@$(MAKE) -j$(JOBS) $(B)/skiff $(UNIT) $(MODEL) $(OPS) $(SCRIPT)
 	@$(if $(SAN),,$(MAKE) -j$(JOBS) SAN=address,undefined san-programs)
-	@$(RUN) --jobs 2 $(LOSSLESS) $(UNIT) $(OPS) $(MODEL) $(GOLDEN) $(TEXT) $(E2E) $(if $(SAN),,$(SAN_RUN)) $(LINT)
+	@$(MAKE) simt-builds
+	@$(RUN) --jobs 2 $(LOSSLESS) $(UNIT) $(OPS) $(SIMT_RUN) $(MODEL) $(GOLDEN) $(TEXT) $(E2E) $(if $(SAN),,$(SAN_RUN)) $(LINT)
 san-programs: $(B)/skiff $(UNIT) $(OPS)
-.PHONY: san-programs
+simt-builds:
+	@$(MAKE) -j$(JOBS) SIMT=1 simt-programs
+	@$(if $(SAN),,$(foreach s,$(SIMT_SAN),$(MAKE) -j$(JOBS) SIMT=1 SAN=$(s) simt-self &&) true)
+simt-programs: $(SIMT_C) $(SIMT_SELF) $(SIMT_CXX)
+simt-self: $(SIMT_SELF)
+.PHONY: san-programs simt-builds simt-programs simt-self
 test-unit: deps-test $(B)/skiff $(UNIT) ## tests/unit and the text cases; T=pattern selects of tests/unit
 	@$(RUN) $(if $(T),$(filter $(B)/tests/unit/$(T),$(UNIT)),$(UNIT) $(TEXT))
 test-ops: deps-test $(OPS) ## every op, case by case, against the scalar reference
 	@$(RUN) $(OPS)
+test-simt: deps-test simt-builds ## CUDA kernels as fibers on the CPU, and the shim that they run on
+	@$(RUN) $(SIMT_RUN)
 test-model: deps-test skiff $(MODEL) ## the promises on the demo pair: golden, invariance, purity, acceptance, lossless
 	@$(RUN) $(MODEL) $(GOLDEN) $(LOSSLESS)
 test-e2e: deps-test skiff $(SCRIPT) ## the server over real sockets
@@ -193,7 +206,7 @@ test-e2e: deps-test skiff $(SCRIPT) ## the server over real sockets
 lint: ## include directions, headers alone, forbidden words, clang-format, cppcheck
 	@.ci/deps $(DEPS_LINT) python3 || true
 	@$(RUN) $(LINT)
-.PHONY: test test-unit test-ops test-model test-e2e lint
+.PHONY: test test-unit test-ops test-simt test-model test-e2e lint
 
 ## measuring, formatting, installing
 bench: all ## prefill, plain decoding, every way to speculate on the demo mix; writes perf/results
@@ -201,7 +214,7 @@ bench: all ## prefill, plain decoding, every way to speculate on the demo mix; w
 	./skiff bench --prompts tests/prompts.jsonl --json perf/results/bench.json
 	./skiff bench spec --prompts tests/prompts.jsonl --json perf/results/spec.json --plots perf/results
 format: ## clang-format over all sources
-	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format -i
+	@git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.cu' '*.cuh' | xargs clang-format -i
 install: all ## to $(prefix), below DESTDIR
 	install -D -m 755 $(B)/skiff $(DESTDIR)$(prefix)/bin/skiff
 	install -D -m 644 engine/cli/skiff.1 $(DESTDIR)$(prefix)/share/man/man1/skiff.1

@@ -36,9 +36,7 @@ static inline uint64_t atomic_add(uint64_t *p, uint64_t v) { return __atomic_fet
 static inline uint32_t atomic_or(uint32_t *p, uint32_t v) { return simt_atomic_or(p, v); }
 static inline void store_system(uint32_t *p, uint32_t v) { simt_store_release(p, v); }
 static inline int64_t clock_device_ns() { return simt_clock_ns(); }
-static inline uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector) {
-    return simt_permute(a, b, selector);
-}
+static inline uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t selector) { return simt_permute(a, b, selector); }
 
 #else
 

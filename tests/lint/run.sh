@@ -40,7 +40,7 @@ PY
 # Names only: the cure is the same for every line.
 check_format() {
     local bad
-    bad=$(files '\.[ch]$' | xargs -0 -r clang-format --dry-run -Werror 2>&1 |
+    bad=$(files '\.([ch]|cpp|cuh?)$' | xargs -0 -r clang-format --dry-run -Werror 2>&1 |
         sed -n 's/:[0-9]*:[0-9]*: error: .*//p' | sort -u)
     [ -z "$bad" ] || { printf 'run clang-format -i on:\n%s\n' "$bad"; return 1; }
 }

@@ -3,7 +3,7 @@ import os
 import re
 import subprocess
 
-C_SUFFIXES = (".c", ".h", ".S", ".def", ".cu", ".cuh")
+C_SUFFIXES = (".c", ".h", ".S", ".def", ".cu", ".cuh", ".cpp")
 PRUNED = {".git", "build"}
 
 

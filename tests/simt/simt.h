@@ -1,11 +1,11 @@
-/* tests/simt/simt.h - what kernels/cuda/launch.h includes instead of the CUDA headers: the words of a kernel, with every
- * CUDA thread a fiber of the calling thread.
+/* tests/simt/simt.h - what kernels/cuda/launch.h includes instead of the CUDA headers: the words of a kernel, with
+ * every CUDA thread a fiber of the calling thread.
  *
  * Blocks run one after the other. The threads of a block take turns: each runs until it must meet others (block_sync,
- * a warp collective) or ends. The order of lanes, warps and blocks is chosen by the test (simt_control.h), and a correct
- * kernel gives the same bits in all of them. What a GPU leaves undefined ends the process here, with the kernel, the
- * block, the threads and their lines: a meeting that some never reach, a copy nobody waits for, an address that is not
- * aligned, an access behind the block's shared memory.
+ * a warp collective) or ends. The order of lanes, warps and blocks is chosen by the test (simt_control.h), and a
+ * correct kernel gives the same bits in all of them. What a GPU leaves undefined ends the process here, with the
+ * kernel, the block, the threads and their lines: a meeting that some never reach, a copy nobody waits for, an address
+ * that is not aligned, an access behind the block's shared memory.
  *
  * Only warp_sync and block_sync order memory, as on the device; ThreadSanitizer is told no more than that. */
 #ifndef TESTS_SIMT_SIMT_H
@@ -186,8 +186,8 @@ static void simt_launch(cudaStream_t stream, const char *name, uint32_t x, uint3
     using form = simt_image<P...>;
     alignas(16) unsigned char image[form::bytes + 1] = {};
     form::fill(image, std::index_sequence_for<P...>{}, args...);
-    simt_launch_args a = { name,    form::call, (const void *)kernel, image, (uint32_t)form::bytes, x, y,
-                           threads, shared,     overlap };
+    simt_launch_args a = { name,   form::call, (const void *)kernel, image, (uint32_t)form::bytes, x, y, threads,
+                           shared, overlap };
     simt_launch_image(stream, &a);
 }
 #endif

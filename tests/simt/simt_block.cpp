@@ -2,8 +2,9 @@
  *
  * A warp has rounds: in one round each of its lanes runs, in the round's order, up to its next stop. If all 32 then
  * stand at one collective, the next round begins at once; if all stand at block_sync, or have ended, the next warp has
- * its turn. The last lane of a round decides, so nothing but lanes is ever switched to. Words of an exchange lie in one of two halves:
- * a lane can reach the next exchange before its neighbours have read theirs, but not the one after that. */
+ * its turn. The last lane of a round decides, so nothing but lanes is ever switched to. Words of an exchange lie in one
+ * of two halves: a lane can reach the next exchange before its neighbours have read theirs, but not the one after that.
+ */
 #include "tests/simt/simt_int.h"
 
 namespace simt {
@@ -29,10 +30,14 @@ static void warps_arrange(block *b) {
 
 /* A round of the warp is over, and it cannot go on alone. False: it never can. */
 static bool warp_settle(block *b, const warp *w) {
-    if (w->parked) b->at_grid++;
-    else if (w->ended == LANES) b->ended++;
-    else if (w->arrived == LANES && !w->mixed && w->kind == AT_BLOCK_SYNC) b->at_sync++;
-    else return false;
+    if (w->parked)
+        b->at_grid++;
+    else if (w->ended == LANES)
+        b->ended++;
+    else if (w->arrived == LANES && !w->mixed && w->kind == AT_BLOCK_SYNC)
+        b->at_sync++;
+    else
+        return false;
     return true;
 }
 
@@ -85,8 +90,10 @@ static inline void stop(fiber *f, stop_kind at, const void *site) {
 
 static inline void meet(fiber *f, stop_kind at, const void *site) {
     warp *w = f->w;
-    if (w->arrived++ == 0) w->kind = at;
-    else w->mixed |= w->kind ^ at;
+    if (w->arrived++ == 0)
+        w->kind = at;
+    else
+        w->mixed |= w->kind ^ at;
     stop(f, at, site);
 }
 
@@ -217,8 +224,9 @@ uint32_t simt_warp_vote(bool v) {
 
 void simt_mma_16x8x16(float d[4], const uint32_t a[4], const uint32_t b[2]) {
     fiber *f = self();
-    f->w->mma[f->lane] = { a, b, d };
+    mma_put(f->w, f->lane, d, a, b);
     meet(f, AT_MMA, __builtin_return_address(0));
+    mma_take(f->w, f->lane, d);
 }
 
 void simt_grid_wait() {

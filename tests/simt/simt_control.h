@@ -29,8 +29,8 @@ void simt_fail(const char *api, uint64_t nth, int error);
 void simt_reset_faults(void);
 
 typedef struct simt_totals {
-    uint64_t launches;       /* kernels, also those of graphs */
-    uint64_t streamed;       /* bytes of weights: stream16 and its kind, copy16 */
+    uint64_t launches; /* kernels, also those of graphs */
+    uint64_t streamed; /* bytes of weights: stream16 and its kind, copy16 */
     uint64_t graph_launches;
     uint64_t captures;
     uint64_t mallocs, host_allocs; /* calls that succeeded */

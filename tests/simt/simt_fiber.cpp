@@ -37,6 +37,9 @@ namespace simt {
 /* Sanitizers make frames several times as large. */
 static const size_t STACK = SIMT_ASAN || SIMT_TSAN ? 256 << 10 : 64 << 10;
 static const size_t PAGE = 4096;
+/* What lies below a stack and cannot be touched. An odd number of pages from stack to stack spreads them over the sets
+ * of the caches. */
+static const size_t GUARD = 15 * PAGE;
 
 enum { ORDERS = 64 };
 static uint8_t orders[ORDERS][LANES + 2];
@@ -92,12 +95,12 @@ static char *map_pages(size_t bytes) {
     return (char *)p;
 }
 
-/* Stack tops are spread over the sets of the caches; at equal distances they would all share a few. */
+/* The first lines of the stacks are spread over a page for the same reason. */
 static void fiber_make(block *b, uint32_t i) {
     fiber *f = &b->fibers[i];
-    char *stack = b->stacks + i * (STACK + PAGE);
-    if (mprotect(stack, PAGE, PROT_NONE)) die("cannot protect the end of a stack");
-    void **top = (void **)(stack + PAGE + STACK - i * 5 % 64 * 64);
+    char *stack = b->stacks + i * (STACK + GUARD);
+    if (mprotect(stack, GUARD, PROT_NONE)) die("cannot protect the end of a stack");
+    void **top = (void **)(stack + GUARD + STACK - i * 5 % 64 * 64);
     *--top = nullptr; /* as after a call: 8 below a multiple of 16 */
     *--top = (void *)fiber_main;
     for (int saved = 0; saved < 6; saved++) *--top = nullptr;
@@ -117,9 +120,12 @@ static block *block_make() {
     block *b = new block();
     b->fibers = new fiber[MAX_THREADS]();
     b->copies = new copies[MAX_THREADS]();
-    b->stacks = map_pages(MAX_THREADS * (STACK + PAGE));
+    b->stacks = map_pages(MAX_THREADS * (STACK + GUARD));
     b->shared_end = map_pages(SHARED_MAX + PAGE) + SHARED_MAX;
     if (mprotect(b->shared_end, PAGE, PROT_NONE)) die("cannot protect the end of shared memory");
+#if SIMT_ASAN
+    ASAN_POISON_MEMORY_REGION(b->shared_end, PAGE);
+#endif
     for (uint32_t i = 0; i < MAX_WARPS; i++) b->warps[i].lanes = b->fibers + i * LANES;
     return b;
 }
@@ -132,7 +138,10 @@ block *block_get(uint32_t place, uint32_t threads) {
     return b;
 }
 
-const char *stack_end_of(const fiber *f) { return f->b()->stacks + (f - f->b()->fibers) * (STACK + PAGE); }
+bool stack_is_full(const fiber *f, const char *at) {
+    const char *guard = f->b()->stacks + (f - f->b()->fibers) * (STACK + GUARD);
+    return at >= guard && at < guard + GUARD;
+}
 
 } // namespace simt
 

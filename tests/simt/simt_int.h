@@ -18,6 +18,10 @@
 #endif
 #if SIMT_TSAN
 #include <sanitizer/tsan_interface.h>
+extern "C" { /* what instrumented code calls */
+void __tsan_read_range(void *p, unsigned long n);
+void __tsan_write_range(void *p, unsigned long n);
+}
 #endif
 
 namespace simt {
@@ -39,7 +43,7 @@ struct block;
 struct warp;
 
 struct copies {
-    std::vector<copy> list; /* under way, the oldest first */
+    std::vector<copy> list;          /* under way, the oldest first */
     std::vector<uint32_t> group_end; /* of each committed group, as an index into list */
 };
 
@@ -72,10 +76,9 @@ struct warp {
     const uint8_t *order;
     fiber *lanes;
     uint64_t words[2][LANES];
-    struct {
-        const uint32_t *a, *b;
-        float *d;
-    } mma[LANES];
+    struct { /* operands of a product; a lane writes and reads its own places */
+        alignas(32) float a[16][16], b[16][8], d[16][8];
+    } mma;
     char sync[2]; /* addresses that ThreadSanitizer's events go to */
 };
 
@@ -85,23 +88,23 @@ struct kernel_stats;
 struct grid {
     const simt_launch_args *a;
     kernel_stats *stats;
-    bool waited;                /* a thread called grid_wait */
+    bool waited;                 /* a thread called grid_wait */
     std::vector<uint32_t> order; /* of blocks */
 };
 
 /* A place where a block can run: stacks, shared memory, state. Reused from block to block. */
 struct block : simt_place {
     grid *g;
-    bool early;   /* runs before the kernel in front of it: grid_wait stops it */
-    uint32_t n;   /* warps */
-    uint32_t at;  /* index into warp_order */
+    bool early;                       /* runs before the kernel in front of it: grid_wait stops it */
+    uint32_t n;                       /* warps */
+    uint32_t at;                      /* index into warp_order */
     uint32_t at_sync, at_grid, ended; /* warps that stopped so in this round */
     uint8_t warp_order[MAX_WARPS];
     warp warps[MAX_WARPS];
     fiber *fibers;
     struct copies *copies; /* of each */
-    uint32_t n_fibers;   /* that were made */
-    char *stacks;        /* MAX_THREADS of them */
+    uint32_t n_fibers;     /* that were made */
+    char *stacks;          /* MAX_THREADS of them */
     char *shared_end;
     uint32_t shared_bytes;
     void *host_sp;
@@ -122,14 +125,18 @@ void block_enter(block *b, fiber *first); /* returns when the block has ended or
 /* All lanes, and the first two again. */
 const uint8_t *order_next(void);
 void order_of_blocks(std::vector<uint32_t> *order, uint32_t n);
-const char *stack_end_of(const fiber *f); /* the page that a stack must not reach */
+bool stack_is_full(const fiber *f, const char *at); /* the address is one that its stack must not reach */
 
 /* simt_block.cpp */
 void block_begin(block *b, grid *g, uint32_t index, bool early);
 bool block_run(block *b); /* true when it has ended, false when it is parked at grid_wait */
 void block_unpark(block *b);
 [[noreturn]] void fiber_main(void); /* where the first switch to a fiber arrives */
+
+/* simt_mma.cpp */
+void mma_put(warp *w, uint32_t lane, const float d[4], const uint32_t a[4], const uint32_t b[2]);
 void mma_product(warp *w);
+void mma_take(const warp *w, uint32_t lane, float d[4]);
 
 /* simt_copy.cpp */
 void copies_end(fiber *f);

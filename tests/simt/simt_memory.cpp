@@ -11,10 +11,10 @@ static const size_t HUGE_PAGE = 2 << 20;
 static const size_t FILL_MAX = 64 << 20; /* of new memory gets 0xFF; the rest is what it was, or 0 */
 
 static char *base;
-static size_t range;      /* bytes of addresses */
-static size_t high;       /* bytes from base that were ever in use */
+static size_t range; /* bytes of addresses */
+static size_t high;  /* bytes from base that were ever in use */
 static size_t in_use;
-static std::map<size_t, size_t> used; /* offset -> bytes */
+static std::map<size_t, size_t> used;   /* offset -> bytes */
 static std::map<char *, size_t> pinned; /* host memory that the device may touch */
 static bool guarded = true;
 static int open_count;

@@ -4,54 +4,53 @@
 
 namespace simt {
 
-typedef float float_x4 __attribute__((vector_size(16)));
-
-static inline float low(uint32_t pair) {
-    uint32_t bits = pair << 16;
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return f;
-}
-static inline float high(uint32_t pair) {
-    uint32_t bits = pair & 0xFFFF0000u;
-    float f;
-    memcpy(&f, &bits, sizeof f);
-    return f;
+static inline void put_pair(float *first, float *second, uint32_t pair) {
+    uint32_t low = pair << 16, high = pair & 0xFFFF0000u;
+    memcpy(first, &low, sizeof low);
+    memcpy(second, &high, sizeof high);
 }
 
 /* The layout is that of the PTX ISA for mma.m16n8k16, as kernels/cuda/mma.cuh repeats it. */
+void mma_put(warp *w, uint32_t lane, const float d[4], const uint32_t a[4], const uint32_t b[2]) {
+    uint32_t row = lane / 4, q = lane % 4 * 2;
+    for (uint32_t i = 0; i < 4; i++) {
+        float *to = &w->mma.a[row + i % 2 * 8][q + i / 2 * 8];
+        put_pair(to, to + 1, a[i]);
+        w->mma.d[row + i / 2 * 8][q + i % 2] = d[i];
+    }
+    for (uint32_t i = 0; i < 2; i++) put_pair(&w->mma.b[q + i * 8][row], &w->mma.b[q + i * 8 + 1][row], b[i]);
+}
+
+void mma_take(const warp *w, uint32_t lane, float d[4]) {
+    uint32_t row = lane / 4, q = lane % 4 * 2;
+    for (uint32_t i = 0; i < 4; i++) d[i] = w->mma.d[row + i / 2 * 8][q + i % 2];
+}
+
+/* D += A B, one row of D per register; a compiler without AVX2 splits it in two, with the same results. */
+typedef float row_x8 __attribute__((vector_size(32)));
+
+static inline __attribute__((always_inline)) void rows_product(float (*d)[8], const float (*a)[16],
+                                                               const float (*b)[8]) {
+    row_x8 rows[16];
+    memcpy(rows, b, sizeof rows);
+    for (uint32_t r = 0; r < 16; r++) {
+        row_x8 sum;
+        memcpy(&sum, d[r], sizeof sum);
+        for (uint32_t k = 0; k < 16; k++) sum += a[r][k] * rows[k];
+        memcpy(d[r], &sum, sizeof sum);
+    }
+}
+__attribute__((target("avx2"))) static void rows_product_avx2(float (*d)[8], const float (*a)[16],
+                                                              const float (*b)[8]) {
+    rows_product(d, a, b);
+}
+static void rows_product_plain(float (*d)[8], const float (*a)[16], const float (*b)[8]) { rows_product(d, a, b); }
+
 void mma_product(warp *w) {
-    float a[16][16], d[16][8];
-    alignas(16) float b[16][8];
-    for (uint32_t lane = 0; lane < LANES; lane++) {
-        const auto &m = w->mma[lane];
-        uint32_t row = lane / 4, q = lane % 4 * 2;
-        for (uint32_t i = 0; i < 4; i++) {
-            float *to = &a[row + i % 2 * 8][q + i / 2 * 8];
-            to[0] = low(m.a[i]);
-            to[1] = high(m.a[i]);
-            d[row + i / 2 * 8][q + i % 2] = m.d[i];
-        }
-        for (uint32_t i = 0; i < 2; i++) {
-            b[q + i * 8][row] = low(m.b[i]);
-            b[q + i * 8 + 1][row] = high(m.b[i]);
-        }
-    }
-    for (uint32_t row = 0; row < 16; row++) {
-        float_x4 left, right, x, y;
-        memcpy(&left, d[row], sizeof left);
-        memcpy(&right, d[row] + 4, sizeof right);
-        for (uint32_t k = 0; k < 16; k++) {
-            memcpy(&x, b[k], sizeof x);
-            memcpy(&y, b[k] + 4, sizeof y);
-            left += a[row][k] * x;
-            right += a[row][k] * y;
-        }
-        memcpy(d[row], &left, sizeof left);
-        memcpy(d[row] + 4, &right, sizeof right);
-    }
-    for (uint32_t lane = 0; lane < LANES; lane++)
-        for (uint32_t i = 0; i < 4; i++) w->mma[lane].d[i] = d[lane / 4 + i / 2 * 8][lane % 4 * 2 + i % 2];
+    if (__builtin_cpu_supports("avx2"))
+        rows_product_avx2(w->mma.d, w->mma.a, w->mma.b);
+    else
+        rows_product_plain(w->mma.d, w->mma.a, w->mma.b);
 }
 
 } // namespace simt

@@ -1,5 +1,5 @@
-/* tests/simt/simt_report.cpp - the last words of the process: what is wrong, in which kernel, block and thread, at which
- * line. */
+/* tests/simt/simt_report.cpp - the last words of the process: what is wrong, in which kernel, block and thread, at
+ * which line. */
 #include <dlfcn.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -9,7 +9,7 @@
 
 namespace simt {
 
-static const char *const stop_names[] = { "?",         "warp_sync",  "warp_xor",  "warp_from", "warp_vote",
+static const char *const stop_names[] = { "?",           "warp_sync",  "warp_xor",  "warp_from", "warp_vote",
                                           "mma_16x8x16", "block_sync", "grid_wait", "its end" };
 
 /* Prints the line of a call: the innermost one that is not in a header of primitives. addr2line reads it from the debug
@@ -27,8 +27,10 @@ static void print_line(const void *site) {
         if (!strstr(line, "/prims.cuh:") && !strstr(line, "/mma.cuh:") && !strstr(line, "/simt.h:")) break;
     }
     if (f) pclose(f);
-    if (shown[0]) fprintf(stderr, " at %s", shown);
-    else fprintf(stderr, " at %s+0x%lx", info.dli_fname, offset);
+    if (shown[0])
+        fprintf(stderr, " at %s", shown);
+    else
+        fprintf(stderr, " at %s+0x%lx", info.dli_fname, offset);
 }
 
 static void print_thread(const fiber *f) {
@@ -54,8 +56,10 @@ void die(const char *fmt, ...) {
 static void print_group(const fiber *first, uint32_t n) {
     uint32_t from = first->index.x;
     fprintf(stderr, n == 1 ? "  thread %u" : "  threads %u-%u", from, from + n - 1);
-    if (first->at == AT_END) fprintf(stderr, n == 1 ? " has ended" : " have ended");
-    else fprintf(stderr, n == 1 ? " waits in %s" : " wait in %s", stop_names[first->at]);
+    if (first->at == AT_END)
+        fprintf(stderr, n == 1 ? " has ended" : " have ended");
+    else
+        fprintf(stderr, n == 1 ? " waits in %s" : " wait in %s", stop_names[first->at]);
     print_line(first->site);
     fprintf(stderr, "\n");
 }
@@ -84,8 +88,10 @@ static void crash_explain(int signal, siginfo_t *info, void *) {
         long behind = (long)(p - f->b()->shared);
         if (p >= f->b()->shared_end && p < f->b()->shared_end + 4096)
             fprintf(stderr, "simt: byte %ld of %u bytes of shared memory\n", behind, f->b()->shared_bytes);
-        else if (p >= stack_end_of(f) && p < stack_end_of(f) + 4096) fprintf(stderr, "simt: a thread's stack is full\n");
-        else fprintf(stderr, "simt: an illegal address, %p\n", (const void *)p);
+        else if (stack_is_full(f, p))
+            fprintf(stderr, "simt: a thread's stack is full\n");
+        else
+            fprintf(stderr, "simt: an illegal address, %p\n", (const void *)p);
         print_thread(f);
         fprintf(stderr, "\n");
     }
@@ -94,7 +100,8 @@ static void crash_explain(int signal, siginfo_t *info, void *) {
     sigaction(signal, &plain, nullptr);
 }
 
-[[gnu::constructor]] static void crash_reports() {
+/* Early, so that a program can see it before another handler takes its place. */
+[[gnu::constructor(200)]] static void crash_reports() {
     static char stack[64 << 10];
     stack_t s = {};
     s.ss_sp = stack;

@@ -1,5 +1,5 @@
-/* tests/simt/simt_stream.cpp - streams, events, capture, graphs. A stream does at once what it is asked to, or writes it
- * down while it captures. */
+/* tests/simt/simt_stream.cpp - streams, events, capture, graphs. A stream does at once what it is asked to, or writes
+ * it down while it captures. */
 #include <algorithm>
 #include <memory>
 #include "tests/simt/simt_int.h"
@@ -56,12 +56,16 @@ static void rows_run(const node &n) {
     guard_open();
     for (uint64_t i = 0; i < n.rows.height; i++) {
         char *to = n.rows.to + i * n.rows.to_pitch;
-        if (n.kind == SIMT_NODE_COPY) memcpy(to, n.rows.from + i * n.rows.from_pitch, n.rows.width);
-        else memset(to, (int)n.rows.value, n.rows.width);
+        if (n.kind == SIMT_NODE_COPY)
+            memcpy(to, n.rows.from + i * n.rows.from_pitch, n.rows.width);
+        else
+            memset(to, (int)n.rows.value, n.rows.width);
     }
     guard_close();
-    if (n.kind == SIMT_NODE_COPY) totals.memcpys++;
-    else totals.memsets++;
+    if (n.kind == SIMT_NODE_COPY)
+        totals.memcpys++;
+    else
+        totals.memsets++;
 }
 
 /* Does the work, or records it. */
@@ -113,8 +117,10 @@ static void graph_run(const CUgraphExec_st *x) {
     const simt_launch_args *const *next = x->launches.data();
     for (size_t i = 0, n; i < x->nodes.size(); i += n) {
         for (n = 0; i + n < x->nodes.size() && x->nodes[i + n]->kind == SIMT_NODE_KERNEL;) n++;
-        if (n) kernels_run(next, n);
-        else rows_run(*x->nodes[i]);
+        if (n)
+            kernels_run(next, n);
+        else
+            rows_run(*x->nodes[i]);
         next += n;
         if (!n) n = 1;
     }
@@ -184,8 +190,8 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, enum cudaMemcp
 }
 cudaError_t cudaMemcpy2DAsync(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
                               size_t height, enum cudaMemcpyKind kind, cudaStream_t s) {
-    return copy_take("cudaMemcpy2DAsync", s,
-                     { (char *)to, (const char *)from, to_pitch, from_pitch, width, height, 0 }, kind, false);
+    return copy_take("cudaMemcpy2DAsync", s, { (char *)to, (const char *)from, to_pitch, from_pitch, width, height, 0 },
+                     kind, false);
 }
 cudaError_t cudaMemset(void *p, int value, size_t n) { return fill_take("cudaMemset", nullptr, p, value, n, true); }
 cudaError_t cudaMemsetAsync(void *p, int value, size_t n, cudaStream_t s) {
@@ -338,8 +344,15 @@ size_t simt_graph_size(const void *exec) { return ((const CUgraphExec_st *)exec)
 simt_node_view simt_graph_node(const void *exec, size_t index) {
     const node &n = *((const CUgraphExec_st *)exec)->nodes[index];
     if (n.kind != SIMT_NODE_KERNEL)
-        return { n.kind, n.kind == SIMT_NODE_COPY ? "memcpy" : "memset", 0, 0, 0, 0, false,
-                 (const unsigned char *)&n.rows, sizeof n.rows };
+        return { n.kind,
+                 n.kind == SIMT_NODE_COPY ? "memcpy" : "memset",
+                 0,
+                 0,
+                 0,
+                 0,
+                 false,
+                 (const unsigned char *)&n.rows,
+                 sizeof n.rows };
     const simt_launch_args &a = n.launch;
     return { n.kind, a.name, a.x, a.y, a.threads, a.shared, a.overlap, n.bytes.data(), n.bytes.size() };
 }
