@@ -6,14 +6,23 @@ here=$(cd "$(dirname "$0")" && pwd)
 cd "${1:-.}" || exit 2
 
 export CC=${CC:-gcc}
+export CXX=${CXX:-g++}
+export CXXFLAGS="-std=gnu++20 -D_GNU_SOURCE -Wall -Wextra -Werror -Wundef -Wno-unknown-pragmas -Wno-missing-field-initializers -I."
 export CFLAGS=${CFLAGS:--std=gnu17 -D_GNU_SOURCE -Wall -Wextra -Werror -Wshadow -Wundef -Wstrict-prototypes -I.}
 
+# shellcheck disable=SC2086 # the flags are words
 check_one() {
     local header=$1 isa=""
+    case $header in # CUDA, as the shim has it compiled
+    kernels/cuda/* | graphs/cuda/* | tests/simt/*)
+        printf '#include "%s"\n#include "%s"\n' "$header" "$header" |
+            $CXX $CXXFLAGS -DSKIFF_SIMT='"tests/simt/simt.h"' -fsyntax-only -x c++ -
+        return
+        ;;
+    esac
     case $header in # compiled once per instruction set; one of them shows whether the includes suffice
     kernels/simd/*) isa="-mavx2 -mfma -DSIMD_ISA=avx2 -DSIMD_avx2=1" ;;
     esac
-    # shellcheck disable=SC2086 # the flags are words
     printf '#include "%s"\n#include "%s"\n' "$header" "$header" | $CC $CFLAGS $isa -fsyntax-only -x c -
 }
 export -f check_one
