@@ -58,10 +58,28 @@ static fiber *turn_next(block *b) {
     }
 }
 
+/* To NULL: back to who called block_enter. */
+static inline void fiber_switch(fiber *from, fiber *to) {
+    simt_now = to;
+#if SIMT_TSAN
+    __tsan_switch_to_fiber(to ? to->tsan : host_tsan, __tsan_switch_to_fiber_no_sync);
+#endif
+    simt_swap(&from->sp, to ? to->sp : from->b()->host_sp);
+}
+
 static inline void stop(fiber *f, stop_kind at, const void *site) {
     f->at = at;
     f->site = site;
-    fiber *next = turn_next(f->b);
+    warp *w = f->w;
+    fiber *next;
+    if (w->pos < LANES && w->run == ~0u) {
+        const uint8_t *o = w->order + w->pos++;
+        next = &w->lanes[o[0]];
+        __builtin_prefetch(w->lanes[o[1]].sp);
+        __builtin_prefetch(&w->lanes[o[2]]);
+    } else {
+        next = turn_next(f->b());
+    }
     if (next != f) fiber_switch(f, next);
 }
 
@@ -74,16 +92,18 @@ static inline void meet(fiber *f, stop_kind at, const void *site) {
 
 static inline fiber *self() { return static_cast<fiber *>(simt_now); }
 
-void fiber_live(void) {
+void fiber_main(void) {
     fiber *f = self();
-    block *b = f->b;
-    tsan_acquire(&b->gate_in);
-    const simt_launch_args *a = b->g->a;
-    a->call(a->kernel, a->image);
-    copies_end(f);
-    tsan_release(&b->gate_out);
-    f->w->ended++;
-    stop(f, AT_END, nullptr);
+    for (;;) {
+        block *b = f->b();
+        const simt_launch_args *a = b->g->a;
+        tsan_acquire(&b->gate_in);
+        a->call(a->kernel, a->image);
+        if (f->has_copies) copies_end(f);
+        tsan_release(&b->gate_out);
+        f->w->ended++;
+        stop(f, AT_END, nullptr);
+    }
 }
 
 /* Shared memory ends at a page that cannot be touched, apart from the bytes that fill up the last 16. */
@@ -155,7 +175,7 @@ using namespace simt;
 
 void simt_block_sync() {
     fiber *f = self();
-    char *sync = &f->b->sync[f->b_turn ^= 1];
+    char *sync = &f->b()->sync[f->b_turn ^= 1];
     tsan_release(sync);
     meet(f, AT_BLOCK_SYNC, __builtin_return_address(0));
     tsan_acquire(sync);
@@ -203,9 +223,9 @@ void simt_mma_16x8x16(float d[4], const uint32_t a[4], const uint32_t b[2]) {
 
 void simt_grid_wait() {
     fiber *f = self();
-    f->b->g->waited = true;
-    if (!f->b->early) return;
+    f->b()->g->waited = true;
+    if (!f->b()->early) return;
     f->w->parked |= 1u << f->lane;
     stop(f, AT_GRID_WAIT, __builtin_return_address(0));
-    tsan_acquire(&f->b->gate_in);
+    tsan_acquire(&f->b()->gate_in);
 }

@@ -19,10 +19,11 @@ static void copy_now(const copy &c) {
 }
 
 void copies_end(fiber *f) {
-    f->group_end.clear();
-    if (!f->copies.empty())
+    f->has_copies = false;
+    f->copies->group_end.clear();
+    if (!f->copies->list.empty())
         die("%zu asynchronous copies were never waited for; the first goes to byte %ld of shared memory",
-            f->copies.size(), (long)((char *)f->copies[0].to - f->b->shared));
+            f->copies->list.size(), (long)((char *)f->copies->list[0].to - f->b()->shared));
 }
 
 } // namespace simt
@@ -31,29 +32,31 @@ void simt_copy_async(void *shared, const void *global, uint32_t bytes) {
     fiber *f = self();
     if ((uintptr_t)global % bytes) simt_misaligned(global, bytes);
     if ((uintptr_t)shared % bytes) simt_misaligned(shared, bytes);
-    long at = (char *)shared - f->b->shared;
-    if (at < 0 || at + (long)bytes > (long)f->b->shared_bytes)
+    long at = (char *)shared - f->b()->shared;
+    if (at < 0 || at + (long)bytes > (long)f->b()->shared_bytes)
         die("an asynchronous copy of %u bytes goes to byte %ld of %u bytes of shared memory", bytes, at,
-            f->b->shared_bytes);
-    *f->b->streamed += bytes;
-    f->copies.push_back({ shared, global, bytes });
+            f->b()->shared_bytes);
+    *f->b()->streamed += bytes;
+    f->has_copies = true;
+    f->copies->list.push_back({ shared, global, bytes });
 }
 
 void simt_copy_commit() {
     fiber *f = self();
-    f->group_end.push_back((uint32_t)f->copies.size());
+    f->has_copies = true;
+    f->copies->group_end.push_back((uint32_t)f->copies->list.size());
 }
 
 void simt_copy_wait(int groups) {
-    fiber *f = self();
-    size_t n = f->group_end.size();
+    copies *c = self()->copies;
+    size_t n = c->group_end.size();
     if (n <= (size_t)groups) return;
     size_t done = n - (size_t)groups;
-    uint32_t end = f->group_end[done - 1];
-    for (uint32_t i = 0; i < end; i++) copy_now(f->copies[i]);
-    f->copies.erase(f->copies.begin(), f->copies.begin() + end);
-    f->group_end.erase(f->group_end.begin(), f->group_end.begin() + (long)done);
-    for (uint32_t &e : f->group_end) e -= end;
+    uint32_t end = c->group_end[done - 1];
+    for (uint32_t i = 0; i < end; i++) copy_now(c->list[i]);
+    c->list.erase(c->list.begin(), c->list.begin() + end);
+    c->group_end.erase(c->group_end.begin(), c->group_end.begin() + (long)done);
+    for (uint32_t &e : c->group_end) e -= end;
 }
 
 int64_t simt_clock_ns() {

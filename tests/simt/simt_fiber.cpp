@@ -10,9 +10,6 @@
 
 struct simt_thread *simt_now;
 
-/* Saves what a call preserves, leaves the stack pointer in *from, continues where `to` was left. The callers all have
- * one return address, which is what the processor predicts. */
-extern "C" void simt_swap(void **from, void *to);
 __asm__(".text\n"
         ".p2align 5\n"
         ".globl simt_swap\n"
@@ -42,12 +39,12 @@ static const size_t STACK = SIMT_ASAN || SIMT_TSAN ? 256 << 10 : 64 << 10;
 static const size_t PAGE = 4096;
 
 enum { ORDERS = 64 };
-static uint8_t orders[ORDERS][LANES];
+static uint8_t orders[ORDERS][LANES + 2];
 static simt_order order_kind;
 static uint64_t order_seed, order_count;
 
 #if SIMT_TSAN
-static void *host_tsan;
+void *host_tsan;
 #endif
 
 static uint64_t random_next(uint64_t *state) { /* splitmix64, Steele et al. 2014 */
@@ -66,7 +63,10 @@ template <class T> static void arrange(T *order, uint32_t n, uint64_t *state) {
 static void orders_make() {
     uint64_t state = order_seed;
     order_count = 0;
-    for (auto &o : orders) arrange(o, LANES, &state);
+    for (auto &o : orders) {
+        arrange(o, LANES, &state);
+        memcpy(o + LANES, o, 2);
+    }
 }
 
 const uint8_t *order_next(void) { return orders[order_count++ % ORDERS]; }
@@ -75,14 +75,6 @@ void order_of_blocks(std::vector<uint32_t> *order, uint32_t n) {
     uint64_t state = order_seed ^ ++order_count;
     order->resize(n);
     arrange(order->data(), n, &state);
-}
-
-void fiber_switch(fiber *from, fiber *to) {
-    simt_now = to;
-#if SIMT_TSAN
-    __tsan_switch_to_fiber(to ? to->tsan : host_tsan, __tsan_switch_to_fiber_no_sync);
-#endif
-    simt_swap(&from->sp, to ? to->sp : from->b->host_sp);
 }
 
 void block_enter(block *b, fiber *first) {
@@ -100,11 +92,6 @@ static char *map_pages(size_t bytes) {
     return (char *)p;
 }
 
-/* Where the first switch to a fiber arrives. */
-[[noreturn]] static void fiber_main() {
-    for (;;) fiber_live();
-}
-
 /* Stack tops are spread over the sets of the caches; at equal distances they would all share a few. */
 static void fiber_make(block *b, uint32_t i) {
     fiber *f = &b->fibers[i];
@@ -117,9 +104,9 @@ static void fiber_make(block *b, uint32_t i) {
     f->sp = top;
     f->index = { i, 0, 0 };
     f->place = b;
-    f->b = b;
     f->w = &b->warps[i / LANES];
-    f->lane = i % LANES;
+    f->lane = (uint8_t)(i % LANES);
+    f->copies = &b->copies[i];
     f->at = AT_END;
 #if SIMT_TSAN
     f->tsan = __tsan_create_fiber(0);
@@ -129,6 +116,7 @@ static void fiber_make(block *b, uint32_t i) {
 static block *block_make() {
     block *b = new block();
     b->fibers = new fiber[MAX_THREADS]();
+    b->copies = new copies[MAX_THREADS]();
     b->stacks = map_pages(MAX_THREADS * (STACK + PAGE));
     b->shared_end = map_pages(SHARED_MAX + PAGE) + SHARED_MAX;
     if (mprotect(b->shared_end, PAGE, PROT_NONE)) die("cannot protect the end of shared memory");
@@ -144,7 +132,7 @@ block *block_get(uint32_t place, uint32_t threads) {
     return b;
 }
 
-const char *stack_end_of(const fiber *f) { return f->b->stacks + (f - f->b->fibers) * (STACK + PAGE); }
+const char *stack_end_of(const fiber *f) { return f->b()->stacks + (f - f->b()->fibers) * (STACK + PAGE); }
 
 } // namespace simt
 

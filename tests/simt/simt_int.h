@@ -38,20 +38,28 @@ struct copy {
 struct block;
 struct warp;
 
-struct fiber : simt_thread {
-    void *sp; /* of a fiber that does not run */
-    struct warp *w;
-    struct block *b;
-    uint32_t lane;
-    /* They flip at each meeting of the warp, and of the block: which half of its words and addresses is used. */
-    uint32_t w_turn, b_turn;
-    stop_kind at;
-    const void *site; /* the return address of the call that stopped it */
-    /* Copies under way, oldest first; group_end[i] is the end of the i-th committed group, counted from copies[0]. */
-    std::vector<copy> copies;
-    std::vector<uint32_t> group_end;
-    void *tsan;
+struct copies {
+    std::vector<copy> list; /* under way, the oldest first */
+    std::vector<uint32_t> group_end; /* of each committed group, as an index into list */
 };
+
+/* What a switch touches lies in one cache line. */
+struct alignas(64) fiber : simt_thread {
+    void *sp; /* of a fiber that does not run */
+    warp *w;
+    const void *site; /* the return address of the call that stopped it */
+    uint8_t lane;
+    uint8_t at; /* stop_kind */
+    /* They flip at each meeting of the warp, and of the block: which half of its words and addresses is used. */
+    uint8_t w_turn, b_turn;
+    bool has_copies;
+    struct copies *copies;
+#if SIMT_TSAN
+    void *tsan;
+#endif
+    block *b() const;
+};
+static_assert(SIMT_TSAN || sizeof(fiber) == 64, "one cache line");
 
 struct warp {
     uint32_t pos;     /* next index into order */
@@ -91,6 +99,7 @@ struct block : simt_place {
     uint8_t warp_order[MAX_WARPS];
     warp warps[MAX_WARPS];
     fiber *fibers;
+    struct copies *copies; /* of each */
     uint32_t n_fibers;   /* that were made */
     char *stacks;        /* MAX_THREADS of them */
     char *shared_end;
@@ -100,10 +109,17 @@ struct block : simt_place {
     char sync[2], gate_in, gate_out;
 };
 
+inline block *fiber::b() const { return static_cast<block *>(place); }
+
 /* simt_fiber.cpp */
 block *block_get(uint32_t place, uint32_t threads);
+/* Saves what a call preserves, leaves the stack pointer in *from, continues where `to` was left. */
+extern "C" void simt_swap(void **from, void *to);
+#if SIMT_TSAN
+extern void *host_tsan; /* of who called block_enter */
+#endif
 void block_enter(block *b, fiber *first); /* returns when the block has ended or is parked */
-void fiber_switch(fiber *from, fiber *to); /* to NULL: back to who called block_enter */
+/* All lanes, and the first two again. */
 const uint8_t *order_next(void);
 void order_of_blocks(std::vector<uint32_t> *order, uint32_t n);
 const char *stack_end_of(const fiber *f); /* the page that a stack must not reach */
@@ -112,7 +128,7 @@ const char *stack_end_of(const fiber *f); /* the page that a stack must not reac
 void block_begin(block *b, grid *g, uint32_t index, bool early);
 bool block_run(block *b); /* true when it has ended, false when it is parked at grid_wait */
 void block_unpark(block *b);
-void fiber_live(void);    /* one thread's part of one block */
+[[noreturn]] void fiber_main(void); /* where the first switch to a fiber arrives */
 void mma_product(warp *w);
 
 /* simt_copy.cpp */

@@ -32,7 +32,7 @@ static void print_line(const void *site) {
 }
 
 static void print_thread(const fiber *f) {
-    const block *b = f->b;
+    const block *b = f->b();
     fprintf(stderr, "  in kernel %s, block (%u, %u), thread %u", b->g->a->name, b->index.x, b->index.y, f->index.x);
 }
 
@@ -81,9 +81,9 @@ static void crash_explain(int signal, siginfo_t *info, void *) {
         fprintf(stderr, "simt: host code touches device memory, byte %zu of it\n", offset);
     if (simt_now) {
         fiber *f = static_cast<fiber *>(simt_now);
-        long behind = (long)(p - f->b->shared);
-        if (p >= f->b->shared_end && p < f->b->shared_end + 4096)
-            fprintf(stderr, "simt: byte %ld of %u bytes of shared memory\n", behind, f->b->shared_bytes);
+        long behind = (long)(p - f->b()->shared);
+        if (p >= f->b()->shared_end && p < f->b()->shared_end + 4096)
+            fprintf(stderr, "simt: byte %ld of %u bytes of shared memory\n", behind, f->b()->shared_bytes);
         else if (p >= stack_end_of(f) && p < stack_end_of(f) + 4096) fprintf(stderr, "simt: a thread's stack is full\n");
         else fprintf(stderr, "simt: an illegal address, %p\n", (const void *)p);
         print_thread(f);

@@ -29,7 +29,7 @@ __global__ void sum_k(const int32_t *in, int32_t *out) {
 
 template <int N> __global__ void mma_speed_k(float *out) {
     float d[4] = {};
-    uint32_t a[4] = { threadIdx.x, 1, 2, 3 }, b[2] = { 4, 5 };
+    uint32_t a[4] = { 0x3F803F80u + threadIdx.x, 0x3F803F81u, 0x3F803F83u, 0x3F803F81u }, b[2] = { 0x3F803F80u, 0x3F803F80u };
     for (int i = 0; i < N; i++) mma_16x8x16(d, a, b);
     block_sync();
     out[blockIdx.x * blockDim.x + threadIdx.x] = d[0];
