@@ -1,5 +1,5 @@
-/* kernels/cuda/launchers.h - starts the kernels of an op. Arguments hold device addresses, which are not followed on the
- * host: grids depend on shapes and buckets alone, live counts are read on the device. Where an op wants scratch,
+/* kernels/cuda/launchers.h - starts the kernels of an op. Arguments hold device addresses, which are not followed on
+ * the host: grids depend on shapes and buckets alone, live counts are read on the device. Where an op wants scratch,
  * cuda_scratch_<op> says how many bytes. Only launches: nothing waits, allocates or copies. */
 #ifndef KERNELS_CUDA_LAUNCHERS_H
 #define KERNELS_CUDA_LAUNCHERS_H

@@ -128,7 +128,7 @@ static void fill_memory(world *w, steps *s) {
 /* The members of every argument struct, in order: p a pointer or 8 bytes, i 4 bytes, b one, v view, l live_rows, w
  * weight, s kv_store. Bytes between members have no value and are left out of the comparison. */
 static const char *const MEMBERS[OP_COUNT] = {
-    [OP_BEGIN] = "piiii",
+    [OP_BEGIN] = "piiiip",
     [OP_EMBED] = "vvp",
     [OP_ROPE] = "pivvp",
     [OP_NORM] = "vvpil",

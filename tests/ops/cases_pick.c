@@ -190,8 +190,7 @@ static const op_case CASES[] = {
     { .id = OP_PICK,
       .name = "end tokens masked",
       .build = build_pick,
-      .shape =
-          &(pick_shape){ .vocab = 100, .pick = { .top_p = 1.0f, .end_from = PICK_BASE + 4 }, .tree = TREE_BINARY } },
+      .shape = &(pick_shape){ .vocab = 3, .pick = { .top_p = 1.0f, .end_from = PICK_BASE + 4 }, .tree = TREE_BINARY } },
     { .id = OP_PICK,
       .name = "log-probabilities",
       .build = build_pick,
@@ -219,10 +218,9 @@ static const op_case CASES[] = {
     { .id = OP_PICK,
       .name = "large vocabulary, top_p of equals",
       .build = build_pick,
-      .shape = &(pick_shape){ .vocab = 8192,
-                              .ties = true,
-                              .close = true,
-                              .pick = { .temperature = 2.0f, .top_p = 0.7f, .seed = 9 } } },
+      .shape =
+          &(pick_shape){
+              .vocab = 8192, .ties = true, .close = true, .pick = { .temperature = 2.0f, .top_p = 0.7f, .seed = 9 } } },
     { .id = OP_PICK,
       .name = "large vocabulary, everything",
       .build = build_pick,
@@ -241,8 +239,8 @@ static const op_case CASES[] = {
     { .id = OP_PICK,
       .name = "far below the top",
       .build = build_pick,
-      .shape = &(pick_shape){ .vocab = 500,
-                              .pick = { .temperature = 0.05f, .top_p = 0.9999f, .top_k = 450, .seed = 11 } } },
+      .shape =
+          &(pick_shape){ .vocab = 500, .pick = { .temperature = 0.05f, .top_p = 0.9999f, .top_k = 450, .seed = 11 } } },
 };
 
 case_list cases_pick(void) { return (case_list){ CASES, sizeof CASES / sizeof *CASES }; }

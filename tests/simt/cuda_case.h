@@ -1,9 +1,9 @@
 /* tests/simt/cuda_case.h - runs the cases of tests/ops on CUDA launchers over the shim and compares with the reference.
  *
- * Kernels run on the case's own blocks, so guard bands, inputs and dead rows are watched as in tests/ops. A case runs in
- * three orders of threads, on two poisons, with scratch of exactly the promised size: all bits must agree. It runs with
- * rows that are aligned and rows that are not, and row by row: again the same bits. With the reference they are compared
- * element by element, exactly but for the elements of which the op says how close they must be. */
+ * Kernels run on the case's own blocks, so guard bands, inputs and dead rows are watched as in tests/ops. A case runs
+ * in three orders of threads, on two poisons, with scratch of exactly the promised size: all bits must agree. It runs
+ * with rows that are aligned and rows that are not, and row by row: again the same bits. With the reference they are
+ * compared element by element, exactly but for the elements of which the op says how close they must be. */
 #ifndef TESTS_SIMT_CUDA_CASE_H
 #define TESTS_SIMT_CUDA_CASE_H
 extern "C" {
@@ -27,7 +27,6 @@ int cuda_check(const case_list *list, int lists, const cuda_op *op, int ops, con
 const char *cuda_settle_floats(const block *b, char *got, const char *want, float rel, float abs);
 
 /* An op's launcher as a cuda_op has it. */
-#define CUDA_RUN(name)                                                                                                 \
-    [](const void *args, const cuda_work *w) { cuda_##name((const name##_args *)args, w); }
+#define CUDA_RUN(name) [](const void *args, const cuda_work *w) { cuda_##name((const name##_args *)args, w); }
 #define CUDA_SCRATCH(name) [](const void *args) { return cuda_scratch_##name((const name##_args *)args); }
 #endif
