@@ -38,7 +38,7 @@ LINK := $(CC)
 # CUDA sources as C++ over the shim. The shim tells ThreadSanitizer what its fibers do, and is not watched itself.
 ifneq ($(SIMT),)
 CFLAGS   += -DSKIFF_CUDA=1
-CXXFLAGS := -std=gnu++20 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -Wshadow=local -Wundef -Wpointer-arith -Wno-unknown-pragmas \
+CXXFLAGS := -std=gnu++20 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -Wshadow=local -Wundef -Wpointer-arith -Wno-unknown-pragmas -Wno-missing-field-initializers \
             -fno-math-errno -ffp-contract=off -fno-strict-aliasing -I. -DSKIFF_CUDA=1 '-DSKIFF_SIMT="tests/simt/simt.h"' $(SANFLAGS)
 SHIMFLAGS := $(if $(filter thread,$(subst $(comma), ,$(SAN))),-fno-sanitize=thread -DSIMT_TSAN=1)
 LINK := $(CXX)
@@ -153,9 +153,11 @@ SIMT_SELF := $(B)/tests/simt/test_simt
 $(SIMT_SELF): $(SIMT_SELF).cpp.o $(SHIM)
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(LDFLAGS) -o $@ $^ -lcmocka
+# Tests of kernels take the cases of tests/ops.
+$(patsubst %.cpp,$(B)/%,$(wildcard tests/simt/test_cuda_*.cpp)): $(B)/tests/simt/cuda_case.cpp.o $(patsubst %.c,$(B)/%.o,$(wildcard tests/ops/case*.c))
 $(filter-out $(SIMT_SELF),$(patsubst %.cpp,$(B)/%,$(wildcard tests/simt/test_*.cpp))): $(B)/%: $(B)/%.cpp.o $(B)/libskiff.a
 	$(call say,LINK,$@)
-	$(Q)$(LINK) $(LDFLAGS) -o $@ $< $(B)/libskiff.a $(LDLIBS) -lcmocka
+	$(Q)$(LINK) $(LDFLAGS) -o $@ $(filter %.o,$^) $(B)/libskiff.a $(LDLIBS) -lcmocka
 
 # The server over a scripted engine: its objects come first, so the archive's engine stays out.
 $(SCRIPT): $(patsubst %.c,$(B)/%.o,$(wildcard tests/e2e/*.c)) $(B)/libskiff.a

@@ -158,7 +158,7 @@ static void check_ctx_store(const ctx_store_args *a) {
 
 static void check_topk(const topk_args *a) {
     CHECK(is_view(&a->logits, DT_F32) && is_view(&a->id, DT_I32) && is_view(&a->logp, DT_F32));
-    CHECK(a->id.cols == a->logp.cols && a->id.cols <= a->logits.cols && a->id.rows >= a->rows.max);
+    CHECK(a->id.cols == a->logp.cols && a->id.cols <= a->logits.cols && a->id.cols <= PICK_TOP_MAX && a->id.rows >= a->rows.max);
     CHECK(is_bucket(&a->rows, &a->logits, &a->logp));
 }
 

@@ -41,8 +41,9 @@ typedef struct pick_bias {
     float value;
 } pick_bias;
 
-/* Beside the block, at fixed addresses like it: what a choice has to know of single tokens. Ops only read it. The host
- * writes it between steps and counts what was emitted, never what was proposed: a rejected row leaves no trace. */
+/* Beside the block, at fixed addresses like it: what a choice has to know of single tokens. The host writes it
+ * between steps and counts what was emitted, never what was proposed: a rejected row leaves no trace. Ops only read it;
+ * but a copy of their own is brought up to date by begin. */
 typedef struct pick_lists {
     int32_t *count; /* [V] occurrences in prompt and answer, the anchor included */
     int32_t *seen;  /* [V] the tokens that occur, in order of appearance */
@@ -82,6 +83,9 @@ typedef struct step_in {
     pick_params pick;
     int32_t logprobs;            /* alternatives that are told beside every choice; -1: no log-probabilities */
     int32_t tokens[PREFILL_MAX]; /* prefill */
+    /* Where the lists lie with the ops and not with the host (begin_args.lists): tokens that the host has counted in
+     * its own since the last step. */
+    int32_t n_counted, counted[PREFILL_MAX];
 } step_in;
 
 /* The live rows of one part of a step. Row 0 is the anchor (or the first prompt row).
@@ -124,6 +128,10 @@ typedef struct step_state {
     int32_t move_base;                      /* base before the last accept */
 } step_state;
 
+/* What an op on a device found in the block that cannot be; it went on with the nearest value that can. On the CPU such
+ * a value ends the process. */
+typedef enum step_fault { FAULT_NONE, FAULT_BEGIN, FAULT_TREE, FAULT_PICK, FAULT_ACCEPT } step_fault;
+
 typedef struct step_out {
     int32_t n, token[DEPTH_MAX + 1];       /* emitted: accepted proposals, then the target's own token */
     pick_logprobs logprobs[DEPTH_MAX + 1]; /* by token, when they are asked for */
@@ -136,6 +144,7 @@ typedef struct step_out {
     int32_t draft_depth;                   /* rows of the draft's block that proposed */
     uint8_t draft_conf[DEPTH_MAX];         /* class of the likeliest candidate of each */
     int32_t ctx_rows;                      /* context rows that were projected before */
+    int32_t fault;                         /* step_fault, the last one of the step */
     int64_t stamp[STAMPS];
     uint32_t seq;
 } step_out;

@@ -54,19 +54,27 @@ typedef struct pick_row {
     int32_t n_path; /* tokens before that position which the lists do not count */
 } pick_row;
 
-/* Head row i. Rows up to head_first are counted: they are prompt, or the anchor. The rows of a prompt are a chain with
- * one head at its end, so only the rows of a round have anything behind it. */
+/* Tokens in front of the position that row `row` predicts which the lists do not count. Rows up to head_first are
+ * counted: they are prompt, or the anchor. The rows of a prompt are a chain with one head at its end, so only the rows
+ * of a round have anything behind it. */
+HD static inline int32_t pick_path_length(const step_state *st, int32_t row) {
+    return st->rows.chain ? row - st->head_first : st->rows.pos[row] - st->rows.base;
+}
+
+/* The k-th of them. */
+HD static inline int32_t pick_path_token(const step_state *st, int32_t row, int32_t k) {
+    const row_set *rows = &st->rows;
+    return rows->token[rows->chain ? st->head_first + 1 + k : rows->path[row][k + 1]];
+}
+
+/* Head row i. */
 HD static inline pick_row pick_row_of(const pick_args *a, int32_t i) {
     const step_state *st = &a->p->st;
-    const row_set *rows = &st->rows;
     int32_t row = st->head_first + i;
-    pick_row r = { .z = (const float *)view_row(&a->logits, i), .n = a->logits.cols, .q = (int64_t)rows->pos[row] + 1 };
-    if (rows->chain) {
-        for (int32_t k = st->head_first + 1; k <= row; k++) r.path[r.n_path++] = rows->token[k];
-    } else {
-        for (int32_t depth = 1; depth <= rows->pos[row] - rows->base; depth++)
-            r.path[r.n_path++] = rows->token[rows->path[row][depth]];
-    }
+    pick_row r = { .z = (const float *)view_row(&a->logits, i), .n = a->logits.cols };
+    r.q = (int64_t)st->rows.pos[row] + 1;
+    r.n_path = pick_path_length(st, row);
+    for (int32_t k = 0; k < r.n_path; k++) r.path[k] = pick_path_token(st, row, k);
     return r;
 }
 
@@ -159,7 +167,7 @@ HD static inline float pick_kth_largest(const float *z, int32_t n, int32_t k, fl
  * Only tokens with at least half of an even share of what may be left out, (1 - top_p) * total / count, can be in the
  * prefix: all smaller ones together are too light to be missed. The half is room for rounding. */
 HD static inline pick_cand pick_nucleus(const float *z, int32_t n, const pick_params *p, const pick_cut *c,
-                                     pick_cand *heap) {
+                                        pick_cand *heap) {
     double acc[16] = { 0 };
     int32_t count = 0, held = 0;
     for (int32_t v = 0; v < n; v++) {

@@ -31,9 +31,10 @@ HD static inline int32_t live_first(const live_rows *l) { return l->first ? *l->
 typedef struct begin_args {
     step_params *p;
     step_kind kind;
-    int32_t rows_max; /* bucket of the rows that the target sees */
-    int32_t mask_id;  /* token of the draft's mask rows */
-    int32_t window;   /* of the draft: older positions are not projected */
+    int32_t rows_max;  /* bucket of the rows that the target sees */
+    int32_t mask_id;   /* token of the draft's mask rows */
+    int32_t window;    /* of the draft: older positions are not projected */
+    pick_lists *lists; /* the ops' own copy, which counts in.counted; NULL: the ops read the host's */
 } begin_args;
 
 /* y[r] = table[token[r]], BF16 -> F32. Lanes share rows. */

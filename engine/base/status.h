@@ -45,13 +45,7 @@ int status_exit_code(status s);
         if (try_status_ != OK) return try_status_;                                                                     \
     } while (0)
 
-#ifdef __cplusplus
-extern "C" {
-#endif
 void check_failed(const char *file, int line, const char *what) __attribute__((noreturn));
-#ifdef __cplusplus
-}
-#endif
 
 #define CHECK(cond) ((cond) ? (void)0 : check_failed(__FILE__, __LINE__, #cond))
 

@@ -43,7 +43,7 @@ HD static inline int32_t attention_run(int32_t window, int32_t p) {
 }
 
 typedef struct attention_args {
-    qkv_store_args s;
+    qkv_store_args s; /* qkv.data NULL: q and the rows of the call are there already */
     attn_args a;
     int32_t from_row, rows;     /* rows of this launch: from_row .. from_row + rows - 1, as far as they live */
     int32_t group_rows, groups; /* rows of a block, blocks that the rows of the launch take */
@@ -52,11 +52,12 @@ typedef struct attention_args {
     int32_t *counters; /* one per kv head and group */
 } attention_args;
 
-/* What is fixed when a kernel is compiled. SIZE: elements of a head, padded; BYTES: of an element of the store; FUSED:
- * rows of the call come from qkv and are stored here; else both they and q are there already. */
-template <int SIZE_, int BYTES_, int PARTS_, bool FUSED_> struct attn_plan {
+/* What is fixed when a kernel is compiled. SIZE: elements of a head, padded; BYTES: of an element of the store; FRESH:
+ * the rows of the call are kept in shared memory, where they are made of qkv and stored, or fetched when there is no
+ * qkv; else they are read like those before them, and form a chain. */
+template <int SIZE_, int BYTES_, int PARTS_, bool FRESH_> struct attn_plan {
     static const int SIZE = SIZE_, BYTES = BYTES_, PARTS = PARTS_;
-    static const bool FUSED = FUSED_;
+    static const bool FRESH = FRESH_;
     static const int TILES = ATTN_WARPS / PARTS, QUERIES = TILE * TILES;
     static const int KEYS = UNIT / 8 / PARTS;     /* a part's columns of eight keys */
     static const int COLUMNS = SIZE / 8 / PARTS;  /* and of eight elements */
@@ -64,7 +65,6 @@ template <int SIZE_, int BYTES_, int PARTS_, bool FUSED_> struct attn_plan {
     static const int STRIDE = SIZE * BYTES + 16;  /* bytes of a row of keys in shared memory */
     static const int Q_STRIDE = SIZE * (int)sizeof(bf16) + 16;
     static const int PARTIAL = SIZE + 4; /* floats: maximum, sum, two unused, values */
-    static const int FRESH = FUSED ? NODES_MAX : 1;
     static const int K_BYTES = UNIT * STRIDE > (PARTS > 1 ? TILES * WEIGHT_BYTES : 0) ? UNIT * STRIDE : TILES * WEIGHT_BYTES;
 };
 
@@ -79,7 +79,7 @@ template <class P> struct attn_shared {
         attn_stage<P> odd;
         char q[P::QUERIES * P::Q_STRIDE]; /* until every warp has taken its queries */
     };
-    char fresh_k[P::FRESH * P::STRIDE], fresh_v[P::FRESH * P::STRIDE]; /* rows of the call, as they are stored */
+    char fresh_k[(P::FRESH ? NODES_MAX : 1) * P::STRIDE], fresh_v[(P::FRESH ? NODES_MAX : 1) * P::STRIDE]; /* rows of the call, as they are stored */
     char zero[P::STRIDE];
     float high[P::TILES][P::PARTS][TILE];
     int32_t flag;
@@ -160,7 +160,7 @@ __device__ __forceinline__ bool attn_has(const attention_args &k, const attn_gro
 /* --- tiles of keys and values --- */
 
 /* One row of a store to shared memory, a piece of 16 bytes; zeros behind the row's end. */
-template <class P> __device__ __forceinline__ void attn_copy(char *to, const char *row, int32_t bytes, int32_t piece) {
+__device__ __forceinline__ void attn_copy(char *to, const char *row, int32_t bytes, int32_t piece) {
     int32_t at = 16 * piece;
     if (bytes % 16 == 0 && at < bytes) {
         copy16(to + at, row + at);
@@ -171,13 +171,13 @@ template <class P> __device__ __forceinline__ void attn_copy(char *to, const cha
     for (int32_t i = at; i < at + 16 && i < bytes; i++) to[i] = row[i];
 }
 
-/* Starts the copy of what the block's rows see of a unit. FUSED: rows of the call are not among it. */
+/* Starts the copy of what the block's rows see of a unit. FRESH: rows of the call are not among it. */
 template <class P>
 __device__ __forceinline__ void attn_fetch(const attention_args &k, const attn_group &t, attn_stage<P> *to, int32_t u) {
     const kv_store &s = k.a.past;
     int32_t start = u * UNIT, from = start > t.first_min ? start : t.first_min;
     int32_t end = start + UNIT < t.last_max + 1 ? start + UNIT : t.last_max + 1;
-    if (P::FUSED && end > t.base) end = t.base;
+    if (P::FRESH && end > t.base) end = t.base;
     int32_t rows = end - from, bytes = s.size * P::BYTES;
     if (rows <= 0) return;
     /* Slot of `from`; a ring may wrap behind it, once. */
@@ -189,8 +189,8 @@ __device__ __forceinline__ void attn_fetch(const attention_args &k, const attn_g
         int32_t row = i / PIECES, piece = i % PIECES, at = slot + row;
         if (s.kind != KV_PAGES && at >= s.slots) at -= s.slots;
         int64_t offset = (page + at) * bytes;
-        attn_copy<P>(to->k + (from - start + row) * P::STRIDE, (const char *)s.k + offset, bytes, piece);
-        attn_copy<P>(to->v + (from - start + row) * P::STRIDE, (const char *)s.v + offset, bytes, piece);
+        attn_copy(to->k + (from - start + row) * P::STRIDE, (const char *)s.k + offset, bytes, piece);
+        attn_copy(to->v + (from - start + row) * P::STRIDE, (const char *)s.v + offset, bytes, piece);
     }
 }
 
@@ -237,6 +237,20 @@ __device__ __forceinline__ void attn_prepare(const attention_args &k, const attn
             int64_t to = kv_offset(&s.kv, t.g, t.base + c % rows, t.base);
             kv_put_row<P::SIZE>(kv_at(&s.kv, c < rows ? s.kv.k : s.kv.v, to), type, s.kv.size, y);
         }
+    }
+}
+
+/* Rows of the call that are stored already. */
+template <class P>
+__device__ __forceinline__ void attn_stored(const attn_args &a, const attn_group &t, attn_shared<P> *sh) {
+    const kv_store &s = a.block.k ? a.block : a.past;
+    const int PIECES = P::SIZE * P::BYTES / 16;
+    int32_t bytes = s.size * P::BYTES;
+    for (int32_t i = (int32_t)threadIdx.x; i < t.rows->n * PIECES; i += ATTN_THREADS) {
+        int32_t row = i / PIECES, piece = i % PIECES;
+        int64_t at = kv_offset(&s, t.g, t.base + row, t.base);
+        attn_copy(sh->fresh_k + row * P::STRIDE, (const char *)kv_at(&s, s.k, at), bytes, piece);
+        attn_copy(sh->fresh_v + row * P::STRIDE, (const char *)kv_at(&s, s.v, at), bytes, piece);
     }
 }
 
@@ -315,7 +329,7 @@ template <class P, bool TURNS> __device__ __forceinline__ const char *attn_at(co
     const char *tile = s.tile + pos % UNIT * P::STRIDE;
     if (!TURNS) return tile;
     if (pos < s.first || pos > s.last) return s.zero;
-    if (!P::FUSED || pos < s.base) return tile;
+    if (!P::FRESH || pos < s.base) return tile;
     int32_t node = s.rows->chain ? pos - s.base : s.rows->path[s.r][pos - s.base];
     return s.fresh + node * P::STRIDE;
 }
@@ -667,12 +681,14 @@ template <class P> __global__ void __launch_bounds__(ATTN_THREADS, 1) attention_
     if (first_unit <= end) {
         attn_fetch<P>(k, t, &sh->even, first_unit);
         copy_commit();
-        if constexpr (P::FUSED) {
-            bool write = t.from == 0 && attn_has(k, t, t.base / UNIT), fresh = write;
-            for (int32_t u = t.base / UNIT; u <= end; u++) fresh |= attn_has(k, t, u);
+        bool fresh = false;
+        for (int32_t u = t.base / UNIT; P::FRESH && u <= end; u++) fresh |= attn_has(k, t, u);
+        if (P::FRESH && k.s.qkv.data) {
+            bool write = t.from == 0 && attn_has(k, t, t.base / UNIT);
             attn_prepare<P>(k, t, sh, fresh, write);
         } else {
             attn_queries<P>(k, t, sh);
+            if (fresh) attn_stored<P>(k.a, t, sh);
         }
         block_sync();
         attn_state<P> st;
@@ -685,7 +701,7 @@ template <class P> __global__ void __launch_bounds__(ATTN_THREADS, 1) attention_
             if (next <= end) attn_fetch<P>(k, t, other, next);
             copy_commit();
             int32_t from = u * UNIT, to = from + UNIT - 1;
-            if (from >= t.first_max && to <= t.last_min && (!P::FUSED || to < t.base))
+            if (from >= t.first_max && to <= t.last_min && (!P::FRESH || to < t.base))
                 attn_unit<P, false>(k, t, sh, stage, &st, busy, u);
             else
                 attn_unit<P, true>(k, t, sh, stage, &st, busy, u);

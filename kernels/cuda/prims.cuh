@@ -32,6 +32,7 @@ static inline void grid_release() { simt_grid_release(); }
 static inline void fence_device() { simt_fence(); }
 static inline void fence_system() { simt_fence(); }
 static inline int32_t atomic_add(int32_t *p, int32_t v) { return simt_atomic_add(p, v); }
+static inline uint64_t atomic_add(uint64_t *p, uint64_t v) { return __atomic_fetch_add(p, v, __ATOMIC_RELAXED); }
 static inline uint32_t atomic_or(uint32_t *p, uint32_t v) { return simt_atomic_or(p, v); }
 static inline void store_system(uint32_t *p, uint32_t v) { simt_store_release(p, v); }
 static inline int64_t clock_device_ns() { return simt_clock_ns(); }
@@ -93,6 +94,9 @@ __device__ __forceinline__ void grid_release() {
 __device__ __forceinline__ void fence_device() { __threadfence(); }
 __device__ __forceinline__ void fence_system() { __threadfence_system(); }
 __device__ __forceinline__ int32_t atomic_add(int32_t *p, int32_t v) { return atomicAdd(p, v); }
+__device__ __forceinline__ uint64_t atomic_add(uint64_t *p, uint64_t v) {
+    return atomicAdd((unsigned long long *)p, (unsigned long long)v);
+}
 __device__ __forceinline__ uint32_t atomic_or(uint32_t *p, uint32_t v) { return atomicOr(p, v); }
 /* Host memory: what was written before is there when the host sees v. */
 __device__ __forceinline__ void store_system(uint32_t *p, uint32_t v) {

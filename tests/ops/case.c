@@ -8,8 +8,11 @@
 
 enum { GUARD_BYTE = 0xC3, JUNK_BYTE = 0x3C };
 
-void tcase_init(tcase *t, const op_case *c, int32_t rows, int32_t alone) {
+void tcase_init(tcase *t, const op_case *c, int32_t rows, int32_t alone) { tcase_init_aligned(t, c, rows, alone, 1); }
+
+void tcase_init_aligned(tcase *t, const op_case *c, int32_t rows, int32_t alone, int32_t align) {
     memset(t, 0, sizeof *t);
+    t->align = align;
     t->c = c;
     t->rows = rows;
     t->alone = alone;
@@ -39,6 +42,7 @@ void tcase_deinit(tcase *t) {
 void *t_block(tcase *t, block_kind kind, size_t bytes, dtype type, size_t skew) {
     CHECK(t->n_blocks < CASE_BLOCKS);
     block *b = &t->block[t->n_blocks++];
+    if (t->align > 1) skew = 0;
     size_t total = (CASE_GUARD + skew + bytes + CASE_GUARD + 63) / 64 * 64;
     *b = (block){ .kind = kind, .mem = aligned_alloc(64, total), .bytes = bytes, .type = type };
     CHECK(b->mem);
@@ -74,7 +78,7 @@ void t_result(tcase *t, int32_t i, const void *at, size_t bytes) {
 }
 
 view t_view(tcase *t, block_kind kind, int32_t rows, int32_t cols, dtype type, int32_t pad) {
-    int64_t size = dtype_bits(type) / 8, stride = (cols + pad) * size;
+    int64_t size = dtype_bits(type) / 8, stride = ((cols + pad) * size + t->align - 1) / t->align * t->align;
     return (view){ t_block(t, kind, (size_t)(rows * stride), type, 0), stride, rows, cols, type };
 }
 

@@ -6,6 +6,7 @@
  * A builder names the results of each row, so that the row alone can be compared with the row in company. */
 #ifndef TESTS_OPS_CASE_H
 #define TESTS_OPS_CASE_H
+#include <stdalign.h>
 #include "engine/base/arena.h"
 #include "kernels/dispatch.h"
 
@@ -38,7 +39,8 @@ typedef struct tcase {
     int32_t rows;  /* of the whole call */
     int32_t alone; /* the one row that is built, or CASE_ALONE_NONE */
     int32_t n;     /* live rows: rows, or 1 */
-    _Alignas(64) char args[CASE_ARGS];
+    int32_t align; /* bytes that rows of views are apart are a multiple of this; above 1 nothing is skewed */
+    alignas(64) char args[CASE_ARGS];
     block block[CASE_BLOCKS];
     int n_blocks;
     result *result;
@@ -65,6 +67,7 @@ case_list cases_rows(void), cases_linear(void), cases_attn(void), cases_moe(void
     cases_step(void);
 
 void tcase_init(tcase *t, const op_case *c, int32_t rows, int32_t alone);
+void tcase_init_aligned(tcase *t, const op_case *c, int32_t rows, int32_t alone, int32_t align);
 void tcase_deinit(tcase *t);
 
 /* The row of the whole call that live row i is. */
@@ -75,7 +78,7 @@ void *t_block(tcase *t, block_kind kind, size_t bytes, dtype type, size_t skew);
 void t_mark_live(tcase *t, const view *v, int32_t live); /* the block of an output view: which rows may be written */
 void t_result(tcase *t, int32_t i, const void *at, size_t bytes); /* belongs to live row i */
 
-/* Views whose rows are `pad` elements apart in addition to their columns. */
+/* Views whose rows are `pad` elements apart in addition to their columns, and then up to the case's alignment. */
 view t_view(tcase *t, block_kind kind, int32_t rows, int32_t cols, dtype type, int32_t pad);
 view t_output(tcase *t, int32_t live, int32_t cols, dtype type); /* with one more row than live ones, and padding */
 void t_result_row(tcase *t, int32_t i, const view *v, int32_t row);
