@@ -680,7 +680,6 @@ template <class P> __global__ void __launch_bounds__(ATTN_THREADS, 1) attention_
     const int32_t end = t.last_max / UNIT, first_unit = attn_first(t);
     if (first_unit <= end) {
         attn_fetch<P>(k, t, &sh->even, first_unit);
-        copy_commit();
         bool fresh = false;
         for (int32_t u = t.base / UNIT; P::FRESH && u <= end; u++) fresh |= attn_has(k, t, u);
         if (P::FRESH && k.s.qkv.data) {
@@ -690,6 +689,7 @@ template <class P> __global__ void __launch_bounds__(ATTN_THREADS, 1) attention_
             attn_queries<P>(k, t, sh);
             if (fresh) attn_stored<P>(k.a, t, sh);
         }
+        copy_commit();
         block_sync();
         attn_state<P> st;
         bool busy = attn_take<P>(k, t, sh, &st);

@@ -50,12 +50,14 @@ static void launch(const launch_to &to, const launch_shape &g, void (*kernel)(P.
     c.stream = to.stream;
     c.attrs = &attr;
     c.numAttrs = to.overlap ? 1 : 0;
-    /* More than any block may have is asked for by name. */
-    if (g.shared > 48 * 1024)
-        cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)g.shared);
     /* A failed launch stays in the runtime's error state, where the step's end looks (device.cu). */
     cudaLaunchKernelEx(&c, kernel, static_cast<P>(args)...);
 }
 
 #endif
+
+/* Blocks of a kernel may have more than 48 KiB of shared memory when it was asked for by name before the launch. */
+template <class... P> static void launch_allow_shared(void (*kernel)(P...), uint32_t bytes) {
+    cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
+}
 #endif
