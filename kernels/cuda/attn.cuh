@@ -52,6 +52,22 @@ typedef struct attention_args {
     int32_t *counters; /* one per kv head and group */
 } attention_args;
 
+/* --- what a block works on --- */
+
+typedef struct attn_row {
+    int32_t first, last; /* positions that it sees */
+    int32_t run;         /* units */
+} attn_row;
+
+typedef struct attn_group {
+    const row_set *rows;
+    int32_t base, from, n;              /* rows from .. from + n - 1 */
+    int32_t first_min, first_max, last_min, last_max;
+    int32_t run;  /* the longest of its rows: the block's lane is dealt spans of so many units */
+    int32_t g;    /* kv head */
+    int32_t lane; /* of k.lanes */
+} attn_group;
+
 /* What is fixed when a kernel is compiled. SIZE: elements of a head, padded; BYTES: of an element of the store; FRESH:
  * the rows of the call are kept in shared memory, where they are made of qkv and stored, or fetched when there is no
  * qkv; else they are read like those before them, and form a chain. */
@@ -64,6 +80,8 @@ template <int SIZE_, int BYTES_, int PARTS_, bool FRESH_> struct attn_plan {
     static const int PIECE = COLUMNS < 8 ? COLUMNS : 8; /* elements of V that a lane loads together */
     static const int STRIDE = SIZE * BYTES + 16;  /* bytes of a row of keys in shared memory */
     static const int Q_STRIDE = SIZE * (int)sizeof(bf16) + 16;
+    /* Registers are scarce: loads are kept from moving far up, by a meeting of the warp. */
+    static const bool TIGHT = SIZE == 128 && PARTS == 1;
     static const int PARTIAL = SIZE + 4; /* floats: maximum, sum, two unused, values */
     static const int K_BYTES = UNIT * STRIDE > (PARTS > 1 ? TILES * WEIGHT_BYTES : 0) ? UNIT * STRIDE : TILES * WEIGHT_BYTES;
 };
@@ -82,26 +100,12 @@ template <class P> struct attn_shared {
     char fresh_k[(P::FRESH ? NODES_MAX : 1) * P::STRIDE], fresh_v[(P::FRESH ? NODES_MAX : 1) * P::STRIDE]; /* rows of the call, as they are stored */
     char zero[P::STRIDE];
     float high[P::TILES][P::PARTS][TILE];
+    attn_group group;
+    attn_row see[ATTN_ROWS]; /* of the group's rows */
     int32_t flag;
 };
 
 __device__ __forceinline__ int attn_order(int g) { return g / 2 + g % 2 * 4; }
-
-/* --- what a block works on --- */
-
-typedef struct attn_row {
-    int32_t first, last; /* positions that it sees */
-    int32_t run;         /* units */
-} attn_row;
-
-typedef struct attn_group {
-    const row_set *rows;
-    int32_t base, from, n;              /* rows from .. from + n - 1 */
-    int32_t first_min, first_max, last_min, last_max;
-    int32_t run;  /* the longest of its rows: the block's lane is dealt spans of so many units */
-    int32_t g;    /* kv head */
-    int32_t lane; /* of k.lanes */
-} attn_group;
 
 __device__ __forceinline__ attn_row attn_row_of(const attn_args &a, int32_t r) {
     attn_row row;
@@ -119,8 +123,8 @@ __device__ __forceinline__ int32_t warp_max_i32(int32_t v) {
     return v;
 }
 
-/* n is 0 when none of its rows lives. */
-__device__ __forceinline__ attn_group attn_group_of(const attention_args &k) {
+/* Into shared memory, where it takes no registers. n is 0 when none of its rows lives. */
+template <class P> __device__ __forceinline__ void attn_find(const attention_args &k, attn_shared<P> *sh) {
     attn_group t;
     t.rows = k.a.rows;
     t.base = t.rows->base;
@@ -139,7 +143,9 @@ __device__ __forceinline__ attn_group attn_group_of(const attention_args &k) {
     t.first_min = -warp_max_i32(mine ? -row.first : -INT32_MAX);
     t.last_min = -warp_max_i32(mine ? -row.last : -INT32_MAX);
     t.run = warp_max_i32(mine ? row.run : 1);
-    return t;
+    if (warp_id() == 0 && mine) sh->see[lane_id()] = row;
+    if (threadIdx.x == 0) sh->group = t;
+    block_sync();
 }
 
 /* The unit behind u that the block works on; above last_max / UNIT: none. */
@@ -274,9 +280,8 @@ template <class P> struct attn_state {
     float high[2];               /* maximum so far in the run */
     float sum[4];                /* a column of ones behind V: sum[0] and sum[2] count */
     float value[P::COLUMNS][4];  /* not yet divided by the sum */
-    int32_t query[2], row[2];    /* query: of the block, -1: none; row: of the call */
-    attn_row see[2];
-    int32_t row_from, row_to; /* rows of the tile */
+    int32_t query[2], row[2];    /* query: of the block, -1: none; row: of the group */
+    int32_t row_from, row_to; /* rows of the tile, of the group */
     int32_t tile, part;
 };
 
@@ -296,15 +301,13 @@ __device__ __forceinline__ bool attn_take(const attention_args &k, const attn_gr
     st->part = warp_id() % P::PARTS;
     int32_t start = st->tile * TILE, end = start + TILE < queries ? start + TILE : queries;
     if (start >= queries) return false;
-    st->row_from = t.from + start / share;
-    st->row_to = t.from + (end - 1) / share;
+    st->row_from = start / share;
+    st->row_to = (end - 1) / share;
     UNROLL
     for (int h = 0; h < 2; h++) {
         int32_t i = start + g + 8 * h;
         st->query[h] = i < queries ? i : -1;
-        st->row[h] = i < queries ? t.from + i / share : -1;
-        attn_row none = { 1, 0, 1 };
-        st->see[h] = i < queries ? attn_row_of(k.a, st->row[h]) : none;
+        st->row[h] = i < queries ? i / share : -1;
         attn_clear<P>(st, h);
     }
     UNROLL
@@ -322,7 +325,7 @@ __device__ __forceinline__ bool attn_take(const attention_args &k, const attn_gr
 typedef struct attn_source {
     const char *tile, *fresh, *zero;
     const row_set *rows;
-    int32_t base, r, first, last;
+    int32_t base, from, r, first, last; /* r: of the group, whose first row is from */
 } attn_source;
 
 template <class P, bool TURNS> __device__ __forceinline__ const char *attn_at(const attn_source &s, int32_t pos) {
@@ -330,7 +333,7 @@ template <class P, bool TURNS> __device__ __forceinline__ const char *attn_at(co
     if (!TURNS) return tile;
     if (pos < s.first || pos > s.last) return s.zero;
     if (!P::FRESH || pos < s.base) return tile;
-    int32_t node = s.rows->chain ? pos - s.base : s.rows->path[s.r][pos - s.base];
+    int32_t node = s.rows->chain ? pos - s.base : s.rows->path[s.from + s.r][pos - s.base];
     return s.fresh + node * P::STRIDE;
 }
 
@@ -371,13 +374,14 @@ template <int N, int BYTES> __device__ __forceinline__ void attn_load(const char
 
 /* Scores of the part's keys, not scaled. TURNS: the tile's rows one after the other. */
 template <class P, bool TURNS>
-__device__ __forceinline__ void attn_scores(const attn_state<P> &st, const attn_args &a, attn_source s, int32_t start,
+__device__ __forceinline__ void attn_scores(const attn_state<P> &st, const attn_shared<P> *sh, attn_source s, int32_t start,
                                             float score[P::KEYS][4]) {
     int32_t g = lane_id() / 4, q = lane_id() % 4;
     for (int32_t r = st.row_from; r <= (TURNS ? st.row_to : st.row_from); r++) {
-        if (TURNS) s.r = r, s.last = a.rows->pos[r], s.first = kv_first_seen(a.window, s.last);
+        if (TURNS) s.r = r, s.first = sh->see[r].first, s.last = sh->see[r].last;
         UNROLL
         for (int j = 0; j < P::KEYS; j++) {
+            if constexpr (P::TIGHT) warp_sync();
             const char *key = attn_at<P, TURNS>(s, start + 8 * (st.part * P::KEYS + j) + attn_order(g));
             float d[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
             UNROLL
@@ -431,12 +435,12 @@ template <class P> __device__ __forceinline__ int attn_element(int part, int c, 
 
 /* value += weights x V, in rising position but for the order within 16. */
 template <class P, bool TURNS>
-__device__ __forceinline__ void attn_values(attn_state<P> *st, const attn_args &a, attn_source s, int32_t start,
+__device__ __forceinline__ void attn_values(attn_state<P> *st, const attn_shared<P> *sh, attn_source s, int32_t start,
                                             const attn_weight own[P::KEYS], const char *shared) {
     const int WIDE = TURNS && P::PIECE == 8 ? 4 : P::PIECE; /* turns need registers twice */
     int32_t g = lane_id() / 4, q = lane_id() % 4;
     for (int32_t r = st->row_from; r <= (TURNS ? st->row_to : st->row_from); r++) {
-        if (TURNS) s.r = r, s.last = a.rows->pos[r], s.first = kv_first_seen(a.window, s.last);
+        if (TURNS) s.r = r, s.first = sh->see[r].first, s.last = sh->see[r].last;
         UNROLL
         for (int c = 0; c < P::COLUMNS; c += WIDE) {
             float d[WIDE][4];
@@ -446,6 +450,7 @@ __device__ __forceinline__ void attn_values(attn_state<P> *st, const attn_args &
             UNROLL
             for (int i = 0; i < UNIT / 16; i++) {
                 uint32_t high[4], low[4], v[4][WIDE / 2];
+                if constexpr (P::TIGHT) warp_sync();
                 attn_weights_at<P>(own, shared, i, high, low);
                 UNROLL
                 for (int n = 0; n < 4; n++)
@@ -479,13 +484,18 @@ __device__ __forceinline__ void attn_values(attn_state<P> *st, const attn_args &
 
 /* Hidden positions to -inf, the others times the scale. */
 template <class P, bool TURNS>
-__device__ __forceinline__ void attn_scale(const attn_state<P> &st, float scale, int32_t start, float score[P::KEYS][4]) {
+__device__ __forceinline__ void attn_scale(const attn_state<P> &st, const attn_shared<P> *sh, float scale, int32_t start,
+                                           float score[P::KEYS][4]) {
+    int32_t first[2] = {}, last[2] = { -1, -1 }; /* nothing, without a query */
+    UNROLL
+    for (int h = 0; TURNS && h < 2; h++)
+        if (st.row[h] >= 0) first[h] = sh->see[st.row[h]].first, last[h] = sh->see[st.row[h]].last;
     UNROLL
     for (int j = 0; j < P::KEYS; j++) {
         UNROLL
         for (int i = 0; i < 4; i++) {
             int32_t pos = start + 8 * (st.part * P::KEYS + j) + lane_id() % 4 + i % 2 * 4;
-            bool hidden = TURNS && (pos < st.see[i / 2].first || pos > st.see[i / 2].last);
+            bool hidden = TURNS && (pos < first[i / 2] || pos > last[i / 2]);
             score[j][i] = hidden ? -INFINITY : score[j][i] * scale;
         }
     }
@@ -526,12 +536,12 @@ template <class P, bool TURNS>
 __device__ __forceinline__ void attn_unit(const attention_args &k, const attn_group &t, attn_shared<P> *sh,
                                           attn_stage<P> *stage, attn_state<P> *st, bool busy, int32_t u) {
     const int32_t start = u * UNIT, g = lane_id() / 4;
-    attn_source s = { stage->k, sh->fresh_k, sh->zero, t.rows, t.base, 0, 0, 0 };
+    attn_source s = { stage->k, sh->fresh_k, sh->zero, t.rows, t.base, t.from, 0, 0, 0 };
     char *shared = stage->k + st->tile * WEIGHT_BYTES;
     float score[P::KEYS][4] = {}, high[2];
     if (busy) {
-        attn_scores<P, TURNS>(*st, k.a, s, start, score);
-        attn_scale<P, TURNS>(*st, k.a.scale, start, score);
+        attn_scores<P, TURNS>(*st, sh, s, start, score);
+        attn_scale<P, TURNS>(*st, sh, k.a.scale, start, score);
         attn_high<P>(score, high);
     }
     if constexpr (P::PARTS > 1) {
@@ -552,8 +562,10 @@ __device__ __forceinline__ void attn_unit(const attention_args &k, const attn_gr
         UNROLL
         for (int j = 0; j < P::KEYS; j++) {
             UNROLL
-            for (int i = 0; i < 4; i++)
-                score[j][i] = score[j][i] == -INFINITY ? 0.0f : fm_exp(score[j][i] - st->high[i / 2]);
+            for (int i = 0; i < 4; i++) {
+                float e = fm_exp(score[j][i] - st->high[i / 2]);
+                score[j][i] = TURNS && score[j][i] == -INFINITY ? 0.0f : e;
+            }
             weight[j] = attn_split(score[j]);
             if constexpr (P::PARTS > 1) {
                 uint4 w = { weight[j].high[0], weight[j].high[1], weight[j].low[0], weight[j].low[1] };
@@ -564,7 +576,7 @@ __device__ __forceinline__ void attn_unit(const attention_args &k, const attn_gr
     if constexpr (P::PARTS > 1) block_sync();
     s.tile = stage->v;
     s.fresh = sh->fresh_v;
-    if (busy) attn_values<P, TURNS>(st, k.a, s, start, weight, shared);
+    if (busy) attn_values<P, TURNS>(st, sh, s, start, weight, shared);
 }
 
 /* --- partial results --- */
@@ -592,13 +604,15 @@ template <int N> __device__ __forceinline__ void attn_store(float *to, const flo
 
 /* At the end of a row's run its state goes to scratch, and the next run begins with nothing. */
 template <class P>
-__device__ __forceinline__ void attn_flush(const attention_args &k, const attn_group &t, attn_state<P> *st, int32_t u) {
+__device__ __forceinline__ void attn_flush(const attention_args &k, const attn_group &t, const attn_shared<P> *sh,
+                                           attn_state<P> *st, int32_t u) {
     int32_t q = lane_id() % 4;
     UNROLL
     for (int h = 0; h < 2; h++) {
-        const attn_row &see = st->see[h];
+        if (st->query[h] < 0) continue;
+        const attn_row &see = sh->see[st->row[h]];
         int32_t first = see.first / UNIT, last = see.last / UNIT;
-        if (st->query[h] < 0 || u < first || u > last || ((u + 1) % see.run && u != last)) continue;
+        if (u < first || u > last || ((u + 1) % see.run && u != last)) continue;
         float *to = attn_partial<P>(k, t, st->query[h], u / see.run - first / see.run);
         if (st->part == 0 && q == 0) to[0] = st->high[h], to[1] = st->sum[2 * h];
         UNROLL
@@ -675,7 +689,8 @@ template <class P> __global__ void __launch_bounds__(ATTN_THREADS, 1) attention_
     for (int32_t i = (int32_t)threadIdx.x; i < P::STRIDE; i += ATTN_THREADS) sh->zero[i] = 0;
     grid_wait();
     grid_release();
-    const attn_group t = attn_group_of(k);
+    attn_find<P>(k, sh);
+    const attn_group &t = sh->group;
     if (t.n == 0) return;
     const int32_t end = t.last_max / UNIT, first_unit = attn_first(t);
     if (first_unit <= end) {
@@ -705,7 +720,7 @@ template <class P> __global__ void __launch_bounds__(ATTN_THREADS, 1) attention_
                 attn_unit<P, false>(k, t, sh, stage, &st, busy, u);
             else
                 attn_unit<P, true>(k, t, sh, stage, &st, busy, u);
-            if (busy) attn_flush<P>(k, t, &st, u);
+            if (busy) attn_flush<P>(k, t, sh, &st, u);
             attn_stage<P> *swap = stage;
             stage = other;
             other = swap;
