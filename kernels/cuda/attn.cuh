@@ -280,10 +280,12 @@ template <class P> struct attn_state {
     float high[2];               /* maximum so far in the run */
     float sum[4];                /* a column of ones behind V: sum[0] and sum[2] count */
     float value[P::COLUMNS][4];  /* not yet divided by the sum */
-    int32_t query[2], row[2];    /* query: of the block, -1: none; row: of the group */
-    int32_t row_from, row_to; /* rows of the tile, of the group */
-    int32_t tile, part;
+    int32_t row[2];              /* of the group; -1: no query */
+    int32_t row_from, row_to;    /* rows of the tile */
 };
+
+template <class P> __device__ __forceinline__ int attn_tile() { return warp_id() / P::PARTS; }
+template <class P> __device__ __forceinline__ int attn_part() { return warp_id() % P::PARTS; }
 
 template <class P> __device__ __forceinline__ void attn_clear(attn_state<P> *st, int half) {
     st->high[half] = -INFINITY;
@@ -297,16 +299,13 @@ template <class P>
 __device__ __forceinline__ bool attn_take(const attention_args &k, const attn_group &t, const attn_shared<P> *sh,
                                           attn_state<P> *st) {
     int32_t share = k.a.heads / k.a.past.heads, queries = t.n * share, g = lane_id() / 4, q = lane_id() % 4;
-    st->tile = warp_id() / P::PARTS;
-    st->part = warp_id() % P::PARTS;
-    int32_t start = st->tile * TILE, end = start + TILE < queries ? start + TILE : queries;
+    int32_t start = attn_tile<P>() * TILE, end = start + TILE < queries ? start + TILE : queries;
     if (start >= queries) return false;
     st->row_from = start / share;
     st->row_to = (end - 1) / share;
     UNROLL
     for (int h = 0; h < 2; h++) {
         int32_t i = start + g + 8 * h;
-        st->query[h] = i < queries ? i : -1;
         st->row[h] = i < queries ? i / share : -1;
         attn_clear<P>(st, h);
     }
@@ -314,7 +313,7 @@ __device__ __forceinline__ bool attn_take(const attention_args &k, const attn_gr
     for (int b = 0; b < P::SIZE / 32; b++) {
         uint4 none = { 0, 0, 0, 0 };
         const char *at = sh->q + (start + g) * P::Q_STRIDE + 64 * b + 16 * q;
-        uint4 x = st->query[0] >= 0 ? load16(at) : none, y = st->query[1] >= 0 ? load16(at + 8 * P::Q_STRIDE) : none;
+        uint4 x = st->row[0] >= 0 ? load16(at) : none, y = st->row[1] >= 0 ? load16(at + 8 * P::Q_STRIDE) : none;
         st->q[2 * b][0] = x.x, st->q[2 * b][1] = y.x, st->q[2 * b][2] = x.y, st->q[2 * b][3] = y.y;
         st->q[2 * b + 1][0] = x.z, st->q[2 * b + 1][1] = y.z, st->q[2 * b + 1][2] = x.w, st->q[2 * b + 1][3] = y.w;
     }
@@ -382,7 +381,7 @@ __device__ __forceinline__ void attn_scores(const attn_state<P> &st, const attn_
         UNROLL
         for (int j = 0; j < P::KEYS; j++) {
             if constexpr (P::TIGHT) warp_sync();
-            const char *key = attn_at<P, TURNS>(s, start + 8 * (st.part * P::KEYS + j) + attn_order(g));
+            const char *key = attn_at<P, TURNS>(s, start + 8 * (attn_part<P>() * P::KEYS + j) + attn_order(g));
             float d[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
             UNROLL
             for (int b = 0; b < P::SIZE / 32; b++) {
@@ -437,7 +436,7 @@ template <class P> __device__ __forceinline__ int attn_element(int part, int c, 
 template <class P, bool TURNS>
 __device__ __forceinline__ void attn_values(attn_state<P> *st, const attn_shared<P> *sh, attn_source s, int32_t start,
                                             const attn_weight own[P::KEYS], const char *shared) {
-    const int WIDE = TURNS && P::PIECE == 8 ? 4 : P::PIECE; /* turns need registers twice */
+    const int WIDE = !TURNS ? P::PIECE : P::TIGHT && !P::FRESH ? 2 : P::PIECE == 8 ? 4 : P::PIECE; /* turns need registers twice */
     int32_t g = lane_id() / 4, q = lane_id() % 4;
     for (int32_t r = st->row_from; r <= (TURNS ? st->row_to : st->row_from); r++) {
         if (TURNS) s.r = r, s.first = sh->see[r].first, s.last = sh->see[r].last;
@@ -446,7 +445,7 @@ __device__ __forceinline__ void attn_values(attn_state<P> *st, const attn_shared
             float d[WIDE][4];
             UNROLL
             for (int e = 0; e < WIDE; e++) memcpy(d[e], st->value[c + e], sizeof d[e]);
-            int32_t offset = (attn_element<P>(st->part, c / P::PIECE, g) + c % P::PIECE) * P::BYTES;
+            int32_t offset = (attn_element<P>(attn_part<P>(), c / P::PIECE, g) + c % P::PIECE) * P::BYTES;
             UNROLL
             for (int i = 0; i < UNIT / 16; i++) {
                 uint32_t high[4], low[4], v[4][WIDE / 2];
@@ -494,7 +493,7 @@ __device__ __forceinline__ void attn_scale(const attn_state<P> &st, const attn_s
     for (int j = 0; j < P::KEYS; j++) {
         UNROLL
         for (int i = 0; i < 4; i++) {
-            int32_t pos = start + 8 * (st.part * P::KEYS + j) + lane_id() % 4 + i % 2 * 4;
+            int32_t pos = start + 8 * (attn_part<P>() * P::KEYS + j) + lane_id() % 4 + i % 2 * 4;
             bool hidden = TURNS && (pos < first[i / 2] || pos > last[i / 2]);
             score[j][i] = hidden ? -INFINITY : score[j][i] * scale;
         }
@@ -537,7 +536,7 @@ __device__ __forceinline__ void attn_unit(const attention_args &k, const attn_gr
                                           attn_stage<P> *stage, attn_state<P> *st, bool busy, int32_t u) {
     const int32_t start = u * UNIT, g = lane_id() / 4;
     attn_source s = { stage->k, sh->fresh_k, sh->zero, t.rows, t.base, t.from, 0, 0, 0 };
-    char *shared = stage->k + st->tile * WEIGHT_BYTES;
+    char *shared = stage->k + attn_tile<P>() * WEIGHT_BYTES;
     float score[P::KEYS][4] = {}, high[2];
     if (busy) {
         attn_scores<P, TURNS>(*st, sh, s, start, score);
@@ -545,13 +544,13 @@ __device__ __forceinline__ void attn_unit(const attention_args &k, const attn_gr
         attn_high<P>(score, high);
     }
     if constexpr (P::PARTS > 1) {
-        if (busy && lane_id() % 4 == 0) sh->high[st->tile][st->part][g] = high[0], sh->high[st->tile][st->part][g + 8] = high[1];
+        if (busy && lane_id() % 4 == 0) sh->high[attn_tile<P>()][attn_part<P>()][g] = high[0], sh->high[attn_tile<P>()][attn_part<P>()][g + 8] = high[1];
         block_sync();
         UNROLL
         for (int i = 0; i < P::PARTS && busy; i++) {
             UNROLL
             for (int h = 0; h < 2; h++) {
-                float other = sh->high[st->tile][i][g + 8 * h];
+                float other = sh->high[attn_tile<P>()][i][g + 8 * h];
                 high[h] = other > high[h] ? other : high[h];
             }
         }
@@ -569,7 +568,7 @@ __device__ __forceinline__ void attn_unit(const attention_args &k, const attn_gr
             weight[j] = attn_split(score[j]);
             if constexpr (P::PARTS > 1) {
                 uint4 w = { weight[j].high[0], weight[j].high[1], weight[j].low[0], weight[j].low[1] };
-                *(uint4 *)(shared + ((st->part * P::KEYS + j) * WARP + lane_id()) * 16) = w;
+                *(uint4 *)(shared + ((attn_part<P>() * P::KEYS + j) * WARP + lane_id()) * 16) = w;
             }
         }
     }
@@ -609,12 +608,12 @@ __device__ __forceinline__ void attn_flush(const attention_args &k, const attn_g
     int32_t q = lane_id() % 4;
     UNROLL
     for (int h = 0; h < 2; h++) {
-        if (st->query[h] < 0) continue;
+        if (st->row[h] < 0) continue;
         const attn_row &see = sh->see[st->row[h]];
         int32_t first = see.first / UNIT, last = see.last / UNIT;
         if (u < first || u > last || ((u + 1) % see.run && u != last)) continue;
-        float *to = attn_partial<P>(k, t, st->query[h], u / see.run - first / see.run);
-        if (st->part == 0 && q == 0) to[0] = st->high[h], to[1] = st->sum[2 * h];
+        float *to = attn_partial<P>(k, t, attn_tile<P>() * TILE + lane_id() / 4 + 8 * h, u / see.run - first / see.run);
+        if (attn_part<P>() == 0 && q == 0) to[0] = st->high[h], to[1] = st->sum[2 * h];
         UNROLL
         for (int c = 0; c < P::COLUMNS / P::PIECE; c++) {
             UNROLL
@@ -622,7 +621,7 @@ __device__ __forceinline__ void attn_flush(const attention_args &k, const attn_g
                 float v[P::PIECE];
                 UNROLL
                 for (int e = 0; e < P::PIECE; e++) v[e] = st->value[c * P::PIECE + e][2 * h + i];
-                attn_store<P::PIECE>(to + 4 + attn_element<P>(st->part, c, 2 * q + i), v);
+                attn_store<P::PIECE>(to + 4 + attn_element<P>(attn_part<P>(), c, 2 * q + i), v);
             }
         }
         attn_clear<P>(st, h);
