@@ -1,6 +1,9 @@
 #include "kernels/cuda/attn.cuh"
-#include "engine/base/status.h"
 #include "kernels/cuda/launchers_attn.h"
+
+extern "C" {
+#include "engine/base/status.h"
+}
 
 constexpr int HEAD_MAX = 128, SHARE_MAX = ATTN_WARPS * TILE;
 
@@ -24,8 +27,8 @@ static int32_t lanes_for(const attn_args *a, int32_t group_rows) {
     return (units - 1 + run - 1) / run + 1;
 }
 
-template <int SIZE, int BYTES, int PARTS, bool FUSED> static void start(attention_args k, const cuda_work *w) {
-    typedef attn_plan<SIZE, BYTES, PARTS, FUSED> plan;
+template <int SIZE, int BYTES, int PARTS, bool FRESH> static void start(attention_args k, const cuda_work *w) {
+    typedef attn_plan<SIZE, BYTES, PARTS, FRESH> plan;
     int32_t share = k.a.heads / k.a.past.heads;
     k.group_rows = plan::QUERIES / share < k.rows ? plan::QUERIES / share : k.rows;
     k.groups = (k.rows + k.group_rows - 1) / k.group_rows;
@@ -33,11 +36,12 @@ template <int SIZE, int BYTES, int PARTS, bool FUSED> static void start(attentio
     CHECK(k.a.past.heads * k.groups <= CUDA_COUNTERS);
     launch_shape g = { (uint32_t)(k.lanes * k.groups), (uint32_t)k.a.past.heads, ATTN_THREADS,
                        (uint32_t)sizeof(attn_shared<plan>) };
+    launch_allow_shared(attention_kernel<plan>, g.shared);
     launch(w->to, g, attention_kernel<plan>, k);
 }
 
 /* As many parts as leave a tile to every query of the call. */
-template <int SIZE, int BYTES> static void start_fused(const attention_args &k, const cuda_work *w) {
+template <int SIZE, int BYTES> static void start_fresh(const attention_args &k, const cuda_work *w) {
     const int MANY = SIZE == 128 ? 8 : SIZE / 16;
     int32_t queries = k.rows * (k.a.heads / k.a.past.heads);
     if (queries <= ATTN_WARPS / MANY * TILE)
@@ -48,54 +52,67 @@ template <int SIZE, int BYTES> static void start_fused(const attention_args &k, 
         start<SIZE, BYTES, 1, true>(k, w);
 }
 
-template <int SIZE> static void start_sized(const attention_args &k, bool fused, const cuda_work *w) {
+template <int SIZE> static void start_sized(const attention_args &k, bool fresh, const cuda_work *w) {
     bool narrow = k.a.past.type == DT_E4M3;
-    if (fused && narrow)
-        start_fused<SIZE, 1>(k, w);
-    else if (fused)
-        start_fused<SIZE, 2>(k, w);
+    if (fresh && narrow)
+        start_fresh<SIZE, 1>(k, w);
+    else if (fresh)
+        start_fresh<SIZE, 2>(k, w);
     else if (narrow)
         start<SIZE, 1, 1, false>(k, w);
     else
         start<SIZE, 2, 1, false>(k, w);
 }
 
-static void start_any(const attention_args &k, bool fused, const cuda_work *w) {
+static void start_any(const attention_args &k, bool fresh, const cuda_work *w) {
     switch (padded(k.a.past.size)) {
-    case 32: start_sized<32>(k, fused, w); break;
-    case 64: start_sized<64>(k, fused, w); break;
-    default: start_sized<128>(k, fused, w); break;
+    case 32: start_sized<32>(k, fresh, w); break;
+    case 64: start_sized<64>(k, fresh, w); break;
+    default: start_sized<128>(k, fresh, w); break;
     }
+}
+
+static void check_attn(const attn_args *a) {
+    CHECK(a->past.type == DT_BF16 || a->past.type == DT_E4M3);
+    CHECK(a->past.kind == KV_PAGES || (a->past.kind == KV_RING && a->past.slots >= UNIT));
+    CHECK(a->heads % a->past.heads == 0 && cuda_attention_supports(a->past.size, a->heads / a->past.heads));
+    if (!a->block.k) return;
+    CHECK(a->rows_max <= ATTN_ROWS && a->block.type == a->past.type);
+    CHECK(a->block.heads == a->past.heads && a->block.size == a->past.size);
 }
 
 /* The two ops are about the same rows, heads and stores. */
 static void check_pair(const qkv_store_args *s, const attn_args *a) {
     const kv_store *kv = a->block.k ? &a->block : &a->past;
     CHECK(s->rows == a->rows && s->heads == a->heads && s->q.data == a->q.data);
-    CHECK(s->kv.k == kv->k && s->kv.v == kv->v && s->kv.kind == kv->kind && s->kv.type == kv->type);
-    CHECK(kv->heads == a->past.heads && kv->size == a->past.size && kv->type == a->past.type);
-    CHECK(a->past.type == DT_BF16 || a->past.type == DT_E4M3);
-    CHECK(a->past.kind == KV_PAGES || (a->past.kind == KV_RING && a->past.slots >= UNIT));
-    CHECK(a->heads % a->past.heads == 0 && cuda_attention_supports(a->past.size, a->heads / a->past.heads));
+    CHECK(s->kv.k == kv->k && s->kv.v == kv->v && s->kv.pages == kv->pages && s->kv.slots == kv->slots);
+    CHECK(s->kv.kind == kv->kind && s->kv.type == kv->type && s->kv.heads == kv->heads && s->kv.size == kv->size);
 }
 
-void cuda_attention(const qkv_store_args *s, const attn_args *a, const cuda_work *w) {
-    check_pair(s, a);
+/* s NULL: what it does is done. */
+static void start_all(const qkv_store_args *s, const attn_args *a, const cuda_work *w) {
+    check_attn(a);
     CHECK(w->scratch_bytes >= cuda_scratch_attention(a));
     attention_args k = {};
-    k.s = *s;
     k.a = *a;
     k.partial = (float *)w->scratch;
     k.counters = w->counters;
     if (a->rows_max <= ATTN_ROWS) {
+        if (s) k.s = *s;
         k.rows = a->rows_max;
         start_any(k, true, w);
         return;
     }
-    CHECK(!a->block.k);
-    cuda_qkv_store(s, w);
+    if (s) cuda_qkv_store(s, w);
     for (k.from_row = 0; k.from_row < a->rows_max; k.from_row += ATTN_ROWS) {
         k.rows = a->rows_max - k.from_row < ATTN_ROWS ? a->rows_max - k.from_row : ATTN_ROWS;
         start_any(k, false, w);
     }
 }
+
+void cuda_attention(const qkv_store_args *s, const attn_args *a, const cuda_work *w) {
+    check_pair(s, a);
+    start_all(s, a, w);
+}
+
+void cuda_attn(const attn_args *a, const cuda_work *w) { start_all(nullptr, a, w); }

@@ -43,7 +43,7 @@ HD static inline int32_t attention_run(int32_t window, int32_t p) {
 }
 
 typedef struct attention_args {
-    qkv_store_args s;
+    qkv_store_args s; /* qkv.data NULL: q and the rows of the call are there already */
     attn_args a;
     int32_t from_row, rows;     /* rows of this launch: from_row .. from_row + rows - 1, as far as they live */
     int32_t group_rows, groups; /* rows of a block, blocks that the rows of the launch take */
@@ -51,41 +51,6 @@ typedef struct attention_args {
     float *partial;
     int32_t *counters; /* one per kv head and group */
 } attention_args;
-
-/* What is fixed when a kernel is compiled. SIZE: elements of a head, padded; BYTES: of an element of the store; FUSED:
- * rows of the call come from qkv and are stored here; else both they and q are there already. */
-template <int SIZE_, int BYTES_, int PARTS_, bool FUSED_> struct attn_plan {
-    static const int SIZE = SIZE_, BYTES = BYTES_, PARTS = PARTS_;
-    static const bool FUSED = FUSED_;
-    static const int TILES = ATTN_WARPS / PARTS, QUERIES = TILE * TILES;
-    static const int KEYS = UNIT / 8 / PARTS;     /* a part's columns of eight keys */
-    static const int COLUMNS = SIZE / 8 / PARTS;  /* and of eight elements */
-    static const int PIECE = COLUMNS < 8 ? COLUMNS : 8; /* elements of V that a lane loads together */
-    static const int STRIDE = SIZE * BYTES + 16;  /* bytes of a row of keys in shared memory */
-    static const int Q_STRIDE = SIZE * (int)sizeof(bf16) + 16;
-    static const int PARTIAL = SIZE + 4; /* floats: maximum, sum, two unused, values */
-    static const int FRESH = FUSED ? NODES_MAX : 1;
-    static const int K_BYTES = UNIT * STRIDE > (PARTS > 1 ? TILES * WEIGHT_BYTES : 0) ? UNIT * STRIDE : TILES * WEIGHT_BYTES;
-};
-
-/* K and V of one unit. When its keys have been used, k takes the weights that the parts of a tile exchange. */
-template <class P> struct attn_stage {
-    char k[P::K_BYTES], v[UNIT * P::STRIDE];
-};
-
-template <class P> struct attn_shared {
-    attn_stage<P> even;
-    union {
-        attn_stage<P> odd;
-        char q[P::QUERIES * P::Q_STRIDE]; /* until every warp has taken its queries */
-    };
-    char fresh_k[P::FRESH * P::STRIDE], fresh_v[P::FRESH * P::STRIDE]; /* rows of the call, as they are stored */
-    char zero[P::STRIDE];
-    float high[P::TILES][P::PARTS][TILE];
-    int32_t flag;
-};
-
-__device__ __forceinline__ int attn_order(int g) { return g / 2 + g % 2 * 4; }
 
 /* --- what a block works on --- */
 
@@ -103,6 +68,45 @@ typedef struct attn_group {
     int32_t lane; /* of k.lanes */
 } attn_group;
 
+/* What is fixed when a kernel is compiled. SIZE: elements of a head, padded; BYTES: of an element of the store; FRESH:
+ * the rows of the call are kept in shared memory, where they are made of qkv and stored, or fetched when there is no
+ * qkv; else they are read like those before them, and form a chain. */
+template <int SIZE_, int BYTES_, int PARTS_, bool FRESH_> struct attn_plan {
+    static const int SIZE = SIZE_, BYTES = BYTES_, PARTS = PARTS_;
+    static const bool FRESH = FRESH_;
+    static const int TILES = ATTN_WARPS / PARTS, QUERIES = TILE * TILES;
+    static const int KEYS = UNIT / 8 / PARTS;     /* a part's columns of eight keys */
+    static const int COLUMNS = SIZE / 8 / PARTS;  /* and of eight elements */
+    static const int PIECE = COLUMNS < 8 ? COLUMNS : 8; /* elements of V that a lane loads together */
+    static const int STRIDE = SIZE * BYTES + 16;  /* bytes of a row of keys in shared memory */
+    static const int Q_STRIDE = SIZE * (int)sizeof(bf16) + 16;
+    /* Registers are scarce: loads are kept from moving far up, by a meeting of the warp. */
+    static const bool TIGHT = SIZE == 128 && PARTS == 1;
+    static const int PARTIAL = SIZE + 4; /* floats: maximum, sum, two unused, values */
+    static const int K_BYTES = UNIT * STRIDE > (PARTS > 1 ? TILES * WEIGHT_BYTES : 0) ? UNIT * STRIDE : TILES * WEIGHT_BYTES;
+};
+
+/* K and V of one unit. When its keys have been used, k takes the weights that the parts of a tile exchange. */
+template <class P> struct attn_stage {
+    char k[P::K_BYTES], v[UNIT * P::STRIDE];
+};
+
+template <class P> struct attn_shared {
+    attn_stage<P> even;
+    union {
+        attn_stage<P> odd;
+        char q[P::QUERIES * P::Q_STRIDE]; /* until every warp has taken its queries */
+    };
+    char fresh_k[(P::FRESH ? NODES_MAX : 1) * P::STRIDE], fresh_v[(P::FRESH ? NODES_MAX : 1) * P::STRIDE]; /* rows of the call, as they are stored */
+    char zero[P::STRIDE];
+    float high[P::TILES][P::PARTS][TILE];
+    attn_group group;
+    attn_row see[ATTN_ROWS]; /* of the group's rows */
+    int32_t flag;
+};
+
+__device__ __forceinline__ int attn_order(int g) { return g / 2 + g % 2 * 4; }
+
 __device__ __forceinline__ attn_row attn_row_of(const attn_args &a, int32_t r) {
     attn_row row;
     row.last = a.rows->pos[r];
@@ -119,8 +123,8 @@ __device__ __forceinline__ int32_t warp_max_i32(int32_t v) {
     return v;
 }
 
-/* n is 0 when none of its rows lives. */
-__device__ __forceinline__ attn_group attn_group_of(const attention_args &k) {
+/* Into shared memory, where it takes no registers. n is 0 when none of its rows lives. */
+template <class P> __device__ __forceinline__ void attn_find(const attention_args &k, attn_shared<P> *sh) {
     attn_group t;
     t.rows = k.a.rows;
     t.base = t.rows->base;
@@ -139,7 +143,9 @@ __device__ __forceinline__ attn_group attn_group_of(const attention_args &k) {
     t.first_min = -warp_max_i32(mine ? -row.first : -INT32_MAX);
     t.last_min = -warp_max_i32(mine ? -row.last : -INT32_MAX);
     t.run = warp_max_i32(mine ? row.run : 1);
-    return t;
+    if (warp_id() == 0 && mine) sh->see[lane_id()] = row;
+    if (threadIdx.x == 0) sh->group = t;
+    block_sync();
 }
 
 /* The unit behind u that the block works on; above last_max / UNIT: none. */
@@ -160,7 +166,7 @@ __device__ __forceinline__ bool attn_has(const attention_args &k, const attn_gro
 /* --- tiles of keys and values --- */
 
 /* One row of a store to shared memory, a piece of 16 bytes; zeros behind the row's end. */
-template <class P> __device__ __forceinline__ void attn_copy(char *to, const char *row, int32_t bytes, int32_t piece) {
+__device__ __forceinline__ void attn_copy(char *to, const char *row, int32_t bytes, int32_t piece) {
     int32_t at = 16 * piece;
     if (bytes % 16 == 0 && at < bytes) {
         copy16(to + at, row + at);
@@ -171,13 +177,13 @@ template <class P> __device__ __forceinline__ void attn_copy(char *to, const cha
     for (int32_t i = at; i < at + 16 && i < bytes; i++) to[i] = row[i];
 }
 
-/* Starts the copy of what the block's rows see of a unit. FUSED: rows of the call are not among it. */
+/* Starts the copy of what the block's rows see of a unit. FRESH: rows of the call are not among it. */
 template <class P>
 __device__ __forceinline__ void attn_fetch(const attention_args &k, const attn_group &t, attn_stage<P> *to, int32_t u) {
     const kv_store &s = k.a.past;
     int32_t start = u * UNIT, from = start > t.first_min ? start : t.first_min;
     int32_t end = start + UNIT < t.last_max + 1 ? start + UNIT : t.last_max + 1;
-    if (P::FUSED && end > t.base) end = t.base;
+    if (P::FRESH && end > t.base) end = t.base;
     int32_t rows = end - from, bytes = s.size * P::BYTES;
     if (rows <= 0) return;
     /* Slot of `from`; a ring may wrap behind it, once. */
@@ -189,8 +195,8 @@ __device__ __forceinline__ void attn_fetch(const attention_args &k, const attn_g
         int32_t row = i / PIECES, piece = i % PIECES, at = slot + row;
         if (s.kind != KV_PAGES && at >= s.slots) at -= s.slots;
         int64_t offset = (page + at) * bytes;
-        attn_copy<P>(to->k + (from - start + row) * P::STRIDE, (const char *)s.k + offset, bytes, piece);
-        attn_copy<P>(to->v + (from - start + row) * P::STRIDE, (const char *)s.v + offset, bytes, piece);
+        attn_copy(to->k + (from - start + row) * P::STRIDE, (const char *)s.k + offset, bytes, piece);
+        attn_copy(to->v + (from - start + row) * P::STRIDE, (const char *)s.v + offset, bytes, piece);
     }
 }
 
@@ -240,6 +246,20 @@ __device__ __forceinline__ void attn_prepare(const attention_args &k, const attn
     }
 }
 
+/* Rows of the call that are stored already. */
+template <class P>
+__device__ __forceinline__ void attn_stored(const attn_args &a, const attn_group &t, attn_shared<P> *sh) {
+    const kv_store &s = a.block.k ? a.block : a.past;
+    const int PIECES = P::SIZE * P::BYTES / 16;
+    int32_t bytes = s.size * P::BYTES;
+    for (int32_t i = (int32_t)threadIdx.x; i < t.rows->n * PIECES; i += ATTN_THREADS) {
+        int32_t row = i / PIECES, piece = i % PIECES;
+        int64_t at = kv_offset(&s, t.g, t.base + row, t.base);
+        attn_copy(sh->fresh_k + row * P::STRIDE, (const char *)kv_at(&s, s.k, at), bytes, piece);
+        attn_copy(sh->fresh_v + row * P::STRIDE, (const char *)kv_at(&s, s.v, at), bytes, piece);
+    }
+}
+
 /* Queries that are there already. */
 template <class P>
 __device__ __forceinline__ void attn_queries(const attention_args &k, const attn_group &t, attn_shared<P> *sh) {
@@ -260,11 +280,12 @@ template <class P> struct attn_state {
     float high[2];               /* maximum so far in the run */
     float sum[4];                /* a column of ones behind V: sum[0] and sum[2] count */
     float value[P::COLUMNS][4];  /* not yet divided by the sum */
-    int32_t query[2], row[2];    /* query: of the block, -1: none; row: of the call */
-    attn_row see[2];
-    int32_t row_from, row_to; /* rows of the tile */
-    int32_t tile, part;
+    int32_t row[2];              /* of the group; -1: no query */
+    int32_t row_from, row_to;    /* rows of the tile */
 };
+
+template <class P> __device__ __forceinline__ int attn_tile() { return warp_id() / P::PARTS; }
+template <class P> __device__ __forceinline__ int attn_part() { return warp_id() % P::PARTS; }
 
 template <class P> __device__ __forceinline__ void attn_clear(attn_state<P> *st, int half) {
     st->high[half] = -INFINITY;
@@ -278,26 +299,21 @@ template <class P>
 __device__ __forceinline__ bool attn_take(const attention_args &k, const attn_group &t, const attn_shared<P> *sh,
                                           attn_state<P> *st) {
     int32_t share = k.a.heads / k.a.past.heads, queries = t.n * share, g = lane_id() / 4, q = lane_id() % 4;
-    st->tile = warp_id() / P::PARTS;
-    st->part = warp_id() % P::PARTS;
-    int32_t start = st->tile * TILE, end = start + TILE < queries ? start + TILE : queries;
+    int32_t start = attn_tile<P>() * TILE, end = start + TILE < queries ? start + TILE : queries;
     if (start >= queries) return false;
-    st->row_from = t.from + start / share;
-    st->row_to = t.from + (end - 1) / share;
+    st->row_from = start / share;
+    st->row_to = (end - 1) / share;
     UNROLL
     for (int h = 0; h < 2; h++) {
         int32_t i = start + g + 8 * h;
-        st->query[h] = i < queries ? i : -1;
-        st->row[h] = i < queries ? t.from + i / share : -1;
-        attn_row none = { 1, 0, 1 };
-        st->see[h] = i < queries ? attn_row_of(k.a, st->row[h]) : none;
+        st->row[h] = i < queries ? i / share : -1;
         attn_clear<P>(st, h);
     }
     UNROLL
     for (int b = 0; b < P::SIZE / 32; b++) {
         uint4 none = { 0, 0, 0, 0 };
         const char *at = sh->q + (start + g) * P::Q_STRIDE + 64 * b + 16 * q;
-        uint4 x = st->query[0] >= 0 ? load16(at) : none, y = st->query[1] >= 0 ? load16(at + 8 * P::Q_STRIDE) : none;
+        uint4 x = st->row[0] >= 0 ? load16(at) : none, y = st->row[1] >= 0 ? load16(at + 8 * P::Q_STRIDE) : none;
         st->q[2 * b][0] = x.x, st->q[2 * b][1] = y.x, st->q[2 * b][2] = x.y, st->q[2 * b][3] = y.y;
         st->q[2 * b + 1][0] = x.z, st->q[2 * b + 1][1] = y.z, st->q[2 * b + 1][2] = x.w, st->q[2 * b + 1][3] = y.w;
     }
@@ -308,15 +324,15 @@ __device__ __forceinline__ bool attn_take(const attention_args &k, const attn_gr
 typedef struct attn_source {
     const char *tile, *fresh, *zero;
     const row_set *rows;
-    int32_t base, r, first, last;
+    int32_t base, from, r, first, last; /* r: of the group, whose first row is from */
 } attn_source;
 
 template <class P, bool TURNS> __device__ __forceinline__ const char *attn_at(const attn_source &s, int32_t pos) {
     const char *tile = s.tile + pos % UNIT * P::STRIDE;
     if (!TURNS) return tile;
     if (pos < s.first || pos > s.last) return s.zero;
-    if (!P::FUSED || pos < s.base) return tile;
-    int32_t node = s.rows->chain ? pos - s.base : s.rows->path[s.r][pos - s.base];
+    if (!P::FRESH || pos < s.base) return tile;
+    int32_t node = s.rows->chain ? pos - s.base : s.rows->path[s.from + s.r][pos - s.base];
     return s.fresh + node * P::STRIDE;
 }
 
@@ -357,14 +373,15 @@ template <int N, int BYTES> __device__ __forceinline__ void attn_load(const char
 
 /* Scores of the part's keys, not scaled. TURNS: the tile's rows one after the other. */
 template <class P, bool TURNS>
-__device__ __forceinline__ void attn_scores(const attn_state<P> &st, const attn_args &a, attn_source s, int32_t start,
+__device__ __forceinline__ void attn_scores(const attn_state<P> &st, const attn_shared<P> *sh, attn_source s, int32_t start,
                                             float score[P::KEYS][4]) {
     int32_t g = lane_id() / 4, q = lane_id() % 4;
     for (int32_t r = st.row_from; r <= (TURNS ? st.row_to : st.row_from); r++) {
-        if (TURNS) s.r = r, s.last = a.rows->pos[r], s.first = kv_first_seen(a.window, s.last);
+        if (TURNS) s.r = r, s.first = sh->see[r].first, s.last = sh->see[r].last;
         UNROLL
         for (int j = 0; j < P::KEYS; j++) {
-            const char *key = attn_at<P, TURNS>(s, start + 8 * (st.part * P::KEYS + j) + attn_order(g));
+            if constexpr (P::TIGHT) warp_sync();
+            const char *key = attn_at<P, TURNS>(s, start + 8 * (attn_part<P>() * P::KEYS + j) + attn_order(g));
             float d[4] = { 0.0f, 0.0f, 0.0f, 0.0f };
             UNROLL
             for (int b = 0; b < P::SIZE / 32; b++) {
@@ -417,21 +434,22 @@ template <class P> __device__ __forceinline__ int attn_element(int part, int c, 
 
 /* value += weights x V, in rising position but for the order within 16. */
 template <class P, bool TURNS>
-__device__ __forceinline__ void attn_values(attn_state<P> *st, const attn_args &a, attn_source s, int32_t start,
+__device__ __forceinline__ void attn_values(attn_state<P> *st, const attn_shared<P> *sh, attn_source s, int32_t start,
                                             const attn_weight own[P::KEYS], const char *shared) {
-    const int WIDE = TURNS && P::PIECE == 8 ? 4 : P::PIECE; /* turns need registers twice */
+    const int WIDE = !TURNS ? P::PIECE : P::TIGHT && !P::FRESH ? 2 : P::PIECE == 8 ? 4 : P::PIECE; /* turns need registers twice */
     int32_t g = lane_id() / 4, q = lane_id() % 4;
     for (int32_t r = st->row_from; r <= (TURNS ? st->row_to : st->row_from); r++) {
-        if (TURNS) s.r = r, s.last = a.rows->pos[r], s.first = kv_first_seen(a.window, s.last);
+        if (TURNS) s.r = r, s.first = sh->see[r].first, s.last = sh->see[r].last;
         UNROLL
         for (int c = 0; c < P::COLUMNS; c += WIDE) {
             float d[WIDE][4];
             UNROLL
             for (int e = 0; e < WIDE; e++) memcpy(d[e], st->value[c + e], sizeof d[e]);
-            int32_t offset = (attn_element<P>(st->part, c / P::PIECE, g) + c % P::PIECE) * P::BYTES;
+            int32_t offset = (attn_element<P>(attn_part<P>(), c / P::PIECE, g) + c % P::PIECE) * P::BYTES;
             UNROLL
             for (int i = 0; i < UNIT / 16; i++) {
                 uint32_t high[4], low[4], v[4][WIDE / 2];
+                if constexpr (P::TIGHT) warp_sync();
                 attn_weights_at<P>(own, shared, i, high, low);
                 UNROLL
                 for (int n = 0; n < 4; n++)
@@ -465,13 +483,18 @@ __device__ __forceinline__ void attn_values(attn_state<P> *st, const attn_args &
 
 /* Hidden positions to -inf, the others times the scale. */
 template <class P, bool TURNS>
-__device__ __forceinline__ void attn_scale(const attn_state<P> &st, float scale, int32_t start, float score[P::KEYS][4]) {
+__device__ __forceinline__ void attn_scale(const attn_state<P> &st, const attn_shared<P> *sh, float scale, int32_t start,
+                                           float score[P::KEYS][4]) {
+    int32_t first[2] = {}, last[2] = { -1, -1 }; /* nothing, without a query */
+    UNROLL
+    for (int h = 0; TURNS && h < 2; h++)
+        if (st.row[h] >= 0) first[h] = sh->see[st.row[h]].first, last[h] = sh->see[st.row[h]].last;
     UNROLL
     for (int j = 0; j < P::KEYS; j++) {
         UNROLL
         for (int i = 0; i < 4; i++) {
-            int32_t pos = start + 8 * (st.part * P::KEYS + j) + lane_id() % 4 + i % 2 * 4;
-            bool hidden = TURNS && (pos < st.see[i / 2].first || pos > st.see[i / 2].last);
+            int32_t pos = start + 8 * (attn_part<P>() * P::KEYS + j) + lane_id() % 4 + i % 2 * 4;
+            bool hidden = TURNS && (pos < first[i / 2] || pos > last[i / 2]);
             score[j][i] = hidden ? -INFINITY : score[j][i] * scale;
         }
     }
@@ -512,22 +535,22 @@ template <class P, bool TURNS>
 __device__ __forceinline__ void attn_unit(const attention_args &k, const attn_group &t, attn_shared<P> *sh,
                                           attn_stage<P> *stage, attn_state<P> *st, bool busy, int32_t u) {
     const int32_t start = u * UNIT, g = lane_id() / 4;
-    attn_source s = { stage->k, sh->fresh_k, sh->zero, t.rows, t.base, 0, 0, 0 };
-    char *shared = stage->k + st->tile * WEIGHT_BYTES;
+    attn_source s = { stage->k, sh->fresh_k, sh->zero, t.rows, t.base, t.from, 0, 0, 0 };
+    char *shared = stage->k + attn_tile<P>() * WEIGHT_BYTES;
     float score[P::KEYS][4] = {}, high[2];
     if (busy) {
-        attn_scores<P, TURNS>(*st, k.a, s, start, score);
-        attn_scale<P, TURNS>(*st, k.a.scale, start, score);
+        attn_scores<P, TURNS>(*st, sh, s, start, score);
+        attn_scale<P, TURNS>(*st, sh, k.a.scale, start, score);
         attn_high<P>(score, high);
     }
     if constexpr (P::PARTS > 1) {
-        if (busy && lane_id() % 4 == 0) sh->high[st->tile][st->part][g] = high[0], sh->high[st->tile][st->part][g + 8] = high[1];
+        if (busy && lane_id() % 4 == 0) sh->high[attn_tile<P>()][attn_part<P>()][g] = high[0], sh->high[attn_tile<P>()][attn_part<P>()][g + 8] = high[1];
         block_sync();
         UNROLL
         for (int i = 0; i < P::PARTS && busy; i++) {
             UNROLL
             for (int h = 0; h < 2; h++) {
-                float other = sh->high[st->tile][i][g + 8 * h];
+                float other = sh->high[attn_tile<P>()][i][g + 8 * h];
                 high[h] = other > high[h] ? other : high[h];
             }
         }
@@ -538,19 +561,21 @@ __device__ __forceinline__ void attn_unit(const attention_args &k, const attn_gr
         UNROLL
         for (int j = 0; j < P::KEYS; j++) {
             UNROLL
-            for (int i = 0; i < 4; i++)
-                score[j][i] = score[j][i] == -INFINITY ? 0.0f : fm_exp(score[j][i] - st->high[i / 2]);
+            for (int i = 0; i < 4; i++) {
+                float e = fm_exp(score[j][i] - st->high[i / 2]);
+                score[j][i] = TURNS && score[j][i] == -INFINITY ? 0.0f : e;
+            }
             weight[j] = attn_split(score[j]);
             if constexpr (P::PARTS > 1) {
                 uint4 w = { weight[j].high[0], weight[j].high[1], weight[j].low[0], weight[j].low[1] };
-                *(uint4 *)(shared + ((st->part * P::KEYS + j) * WARP + lane_id()) * 16) = w;
+                *(uint4 *)(shared + ((attn_part<P>() * P::KEYS + j) * WARP + lane_id()) * 16) = w;
             }
         }
     }
     if constexpr (P::PARTS > 1) block_sync();
     s.tile = stage->v;
     s.fresh = sh->fresh_v;
-    if (busy) attn_values<P, TURNS>(st, k.a, s, start, weight, shared);
+    if (busy) attn_values<P, TURNS>(st, sh, s, start, weight, shared);
 }
 
 /* --- partial results --- */
@@ -578,15 +603,17 @@ template <int N> __device__ __forceinline__ void attn_store(float *to, const flo
 
 /* At the end of a row's run its state goes to scratch, and the next run begins with nothing. */
 template <class P>
-__device__ __forceinline__ void attn_flush(const attention_args &k, const attn_group &t, attn_state<P> *st, int32_t u) {
+__device__ __forceinline__ void attn_flush(const attention_args &k, const attn_group &t, const attn_shared<P> *sh,
+                                           attn_state<P> *st, int32_t u) {
     int32_t q = lane_id() % 4;
     UNROLL
     for (int h = 0; h < 2; h++) {
-        const attn_row &see = st->see[h];
+        if (st->row[h] < 0) continue;
+        const attn_row &see = sh->see[st->row[h]];
         int32_t first = see.first / UNIT, last = see.last / UNIT;
-        if (st->query[h] < 0 || u < first || u > last || ((u + 1) % see.run && u != last)) continue;
-        float *to = attn_partial<P>(k, t, st->query[h], u / see.run - first / see.run);
-        if (st->part == 0 && q == 0) to[0] = st->high[h], to[1] = st->sum[2 * h];
+        if (u < first || u > last || ((u + 1) % see.run && u != last)) continue;
+        float *to = attn_partial<P>(k, t, attn_tile<P>() * TILE + lane_id() / 4 + 8 * h, u / see.run - first / see.run);
+        if (attn_part<P>() == 0 && q == 0) to[0] = st->high[h], to[1] = st->sum[2 * h];
         UNROLL
         for (int c = 0; c < P::COLUMNS / P::PIECE; c++) {
             UNROLL
@@ -594,7 +621,7 @@ __device__ __forceinline__ void attn_flush(const attention_args &k, const attn_g
                 float v[P::PIECE];
                 UNROLL
                 for (int e = 0; e < P::PIECE; e++) v[e] = st->value[c * P::PIECE + e][2 * h + i];
-                attn_store<P::PIECE>(to + 4 + attn_element<P>(st->part, c, 2 * q + i), v);
+                attn_store<P::PIECE>(to + 4 + attn_element<P>(attn_part<P>(), c, 2 * q + i), v);
             }
         }
         attn_clear<P>(st, h);
@@ -661,19 +688,22 @@ template <class P> __global__ void __launch_bounds__(ATTN_THREADS, 1) attention_
     for (int32_t i = (int32_t)threadIdx.x; i < P::STRIDE; i += ATTN_THREADS) sh->zero[i] = 0;
     grid_wait();
     grid_release();
-    const attn_group t = attn_group_of(k);
+    attn_find<P>(k, sh);
+    const attn_group &t = sh->group;
     if (t.n == 0) return;
     const int32_t end = t.last_max / UNIT, first_unit = attn_first(t);
     if (first_unit <= end) {
         attn_fetch<P>(k, t, &sh->even, first_unit);
-        copy_commit();
-        if constexpr (P::FUSED) {
-            bool write = t.from == 0 && attn_has(k, t, t.base / UNIT), fresh = write;
-            for (int32_t u = t.base / UNIT; u <= end; u++) fresh |= attn_has(k, t, u);
+        bool fresh = false;
+        for (int32_t u = t.base / UNIT; P::FRESH && u <= end; u++) fresh |= attn_has(k, t, u);
+        if (P::FRESH && k.s.qkv.data) {
+            bool write = t.from == 0 && attn_has(k, t, t.base / UNIT);
             attn_prepare<P>(k, t, sh, fresh, write);
         } else {
             attn_queries<P>(k, t, sh);
+            if (fresh) attn_stored<P>(k.a, t, sh);
         }
+        copy_commit();
         block_sync();
         attn_state<P> st;
         bool busy = attn_take<P>(k, t, sh, &st);
@@ -685,11 +715,11 @@ template <class P> __global__ void __launch_bounds__(ATTN_THREADS, 1) attention_
             if (next <= end) attn_fetch<P>(k, t, other, next);
             copy_commit();
             int32_t from = u * UNIT, to = from + UNIT - 1;
-            if (from >= t.first_max && to <= t.last_min && (!P::FUSED || to < t.base))
+            if (from >= t.first_max && to <= t.last_min && (!P::FRESH || to < t.base))
                 attn_unit<P, false>(k, t, sh, stage, &st, busy, u);
             else
                 attn_unit<P, true>(k, t, sh, stage, &st, busy, u);
-            if (busy) attn_flush<P>(k, t, &st, u);
+            if (busy) attn_flush<P>(k, t, sh, &st, u);
             attn_stage<P> *swap = stage;
             stage = other;
             other = swap;

@@ -1,6 +1,9 @@
 #include "kernels/cuda/kv.cuh"
-#include "engine/base/status.h"
 #include "kernels/cuda/launchers_attn.h"
+
+extern "C" {
+#include "engine/base/status.h"
+}
 
 static launch_shape by_vector(int32_t vectors) {
     return launch_shape{ (uint32_t)((vectors + STORE_VECTORS - 1) / STORE_VECTORS), 1, STORE_THREADS, 0 };

@@ -13,7 +13,9 @@ bool cuda_attention_supports(int32_t size, int32_t share);
  * a->block or else a->past. One launch up to NODES_MAX rows; s->q is then not written. For more rows, chains only, the
  * keys are stored by a launch of their own; the bits are the same. */
 void cuda_attention(const qkv_store_args *s, const attn_args *a, const cuda_work *w);
-size_t cuda_scratch_attention(const attn_args *a);
+/* attn alone, when qkv_store has been done; the same bits. */
+void cuda_attn(const attn_args *a, const cuda_work *w);
+size_t cuda_scratch_attention(const attn_args *a); /* for both */
 
 void cuda_qkv_store(const qkv_store_args *a, const cuda_work *w);
 void cuda_ctx_store(const ctx_store_args *a, const cuda_work *w);
