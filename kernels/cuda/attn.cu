@@ -36,7 +36,6 @@ template <int SIZE, int BYTES, int PARTS, bool FRESH> static void start(attentio
     CHECK(k.a.past.heads * k.groups <= CUDA_COUNTERS);
     launch_shape g = { (uint32_t)(k.lanes * k.groups), (uint32_t)k.a.past.heads, ATTN_THREADS,
                        (uint32_t)sizeof(attn_shared<plan>) };
-    launch_allow_shared(attention_kernel<plan>, g.shared);
     launch(w->to, g, attention_kernel<plan>, k);
 }
 
