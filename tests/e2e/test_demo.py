@@ -154,8 +154,8 @@ def tokens_and_back():
 def text_cases():
     done = skiff("verify", "text", "tests/golden")
     said = done.stdout.decode()
-    check("verify text: the golden cases", done.returncode == 0 and said.count("\nok ") == 3 and re.search(r"\n[1-9]\d+ passed, 0 failed, [1-9]\d+ skipped\n$", said)
-          and re.search(r"\nskip .*parser_cases.jsonl: \d+ about tool calls", said), done)
+    check("verify text: the golden cases", done.returncode == 0 and said.count("\nok ") == 3 and re.search(r"\n[1-9]\d+ passed, 0 failed, 0 skipped\n$", said)
+          and re.search(r"parser_cases.jsonl: 137 passed", said), done)
     done = skiff("verify", "text", "tests/golden/template", "-m", "target/demo")
     check("verify text: a folder of one kind", done.returncode == 0 and done.stdout.count(b"ok ") == 2, done)
 
@@ -205,6 +205,24 @@ def text_cases():
     variant(jinja, 1, lambda line: """{"template": "{{ raise_exception('a') }}", "vars": {}, "expected_error": {"kind": "runtime", "message": "b"}}""", 1, 'expected the message "b"')
     variant(parser, 5, member("mode", lambda m: "content"), 1, "(think_then_answer): reasoning: at byte 0", "got the end")
     variant(parser, 5, member("expected", lambda e: dict(e, reasoning="easier")), 1, 'reasoning: at byte 3: expected "ier", got "y"')
+    with open(f"tests/golden/{parser}", encoding="utf-8") as f:
+        names = [json.loads(line)["name"] for line in f]
+    one, two, cut, open_name, open_rule = (names.index(n) + 1 for n in ("v8_one", "two_calls", "unclosed_length", "unclosed", "end_inside_value"))
+
+    def calls(change):
+        def edit(expected):
+            change(expected["tool_calls"])
+            return expected
+        return member("expected", edit)
+
+    variant(parser, one, calls(lambda c: c[0].update(name="x")), 1, "(v8_one): name of call 0: at byte 0")
+    variant(parser, one, calls(lambda c: c[0]["arguments"].update(days="2")), 1, '(v8_one): arguments of call 0: found {"city": "Paris", "days": 2}')
+    variant(parser, two, calls(lambda c: c.pop()), 1, "(two_calls): 2 calls, expected 1")
+    variant(parser, two, member("tools", lambda t: None), 1, "(two_calls): content: at byte 0")
+    variant(parser, cut, member("finish", lambda f: "stop"), 1, "(unclosed_length): content: at byte 6")
+    variant(parser, open_name, member("finish", lambda f: "length"), 1, "(unclosed): content: at byte 6")
+    variant(parser, open_rule, calls(lambda c: c.pop()), 0, "0 failed")
+    variant(parser, two, member("tools", lambda t: [1]), 1, f"{parser}:{two}: tools[0]: expected an object")
     variant(parser, 5, member("mode", lambda m: "neither"), 1, 'parser_cases.jsonl:5: member "mode"')
     for file in (tokens, renders, jinja, parser):
         variant(file, 7, lambda line: line[:-1], 1, f"{file}:7: not valid JSON")

@@ -104,6 +104,9 @@ static void take(const gen_event *ev) {
     case GEN_PREFILL: a->prefills++; break;
     case GEN_TEXT: buf_str(&a->text, ev->text); break;
     case GEN_REASONING: buf_str(&a->reasoning, ev->text); break;
+    case GEN_CALL:
+    case GEN_ARGUMENTS:
+    case GEN_CALL_END: fail_msg("a call, where no tools are"); break;
     case GEN_ROUND: take_round(a, ev); break;
     case GEN_DONE:
         a->last++;

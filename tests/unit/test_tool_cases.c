@@ -1,0 +1,384 @@
+/* engine/core/reply with tools: the stream cases about calls, as streams and whole, whatever way a text is cut into
+ * tokens; and what the cases leave open. */
+#include "tests/unit/reply_fixture.h"
+
+#include "engine/text/tools.h"
+
+static arena *mem;
+static json_t *fixture_tools;
+
+static int setup_tools(void **state) {
+    mem = arena_new();
+    fixture_tools = fixture_json("tests/cases/fixtures/tools.json");
+    return setup(state);
+}
+
+static int teardown_tools(void **state) {
+    arena_free(mem);
+    json_decref(fixture_tools);
+    return teardown(state);
+}
+
+static void set_tools(reply_options *opt, const json_t *tools) {
+    if (json_is_string(tools)) tools = json_object_get(fixture_tools, "tools");
+    err e;
+    if (json_is_array(tools) && tools_read(mem, tools, &opt->tools, &opt->n_tools, NULL, &e) != OK)
+        fail_msg("%s", e.text);
+}
+
+/* ---- what a client of a stream has ---- */
+
+typedef struct stream {
+    answer text;    /* whose calls count when they begin */
+    size_t n_calls; /* begun */
+} stream;
+
+static stream stream_of(const run *r) {
+    stream s = { 0 };
+    for (size_t i = 0; i < r->parts.n; i++) {
+        const part *p = &r->parts.list[i];
+        s.n_calls += p->kind == GEN_CALL;
+        answer_put(&s.text, p->kind, parts_text(&r->parts, i), true); /* nothing is taken back */
+    }
+    return s;
+}
+
+static void expect_object(str arguments, const char *name) {
+    json_error_t why;
+    json_t *v = json_loadb(arguments.p, arguments.n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, &why);
+    if (!json_is_object(v)) fail_msg("%s: arguments %.*s: %s", name, STR_ARG(arguments), v ? "no object" : why.text);
+    json_decref(v);
+}
+
+static bool same_json(str a, str b) {
+    json_t *x = json_loadb(a.p, a.n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
+    json_t *y = json_loadb(b.p, b.n, JSON_ALLOW_NUL | JSON_DECODE_INT_AS_REAL, NULL);
+    bool same = x && y && json_equal(x, y);
+    json_decref(x);
+    json_decref(y);
+    return same;
+}
+
+/* ---- cases ---- */
+
+/* What the deltas up to a step demand must be out by then; a name never before the case says so: there it is complete
+ * at the earliest. */
+static void check_deltas(const json_t *deltas, size_t steps, const run *r, const char *name) {
+    size_t due[2] = { 0 }, calls = 0, i, k;
+    const json_t *step, *delta;
+    if (!deltas) return;
+    json_array_foreach(deltas, i, step) {
+        if (i >= steps) break;
+        json_array_foreach(step, k, delta) {
+            due[0] += fixture_str(delta, "reasoning").n;
+            due[1] += fixture_str(delta, "content").n;
+            calls += json_object_get(delta, "name") != NULL;
+        }
+    }
+    stream s = stream_of(r);
+    if (s.text.reasoning.len < due[0] || s.text.content.len < due[1] || s.n_calls < calls)
+        fail_msg("%s: step %zu is late", name, steps);
+    answer_free(&s.text);
+}
+
+static bool calls_are(const answer *a, const json_t *want) {
+    if (json_array_size(want) != a->n_calls) return false;
+    for (size_t i = 0; i < a->n_calls; i++) {
+        const json_t *call = json_array_get(want, i);
+        if (!str_eq(buf_view(&a->calls[i].name), fixture_str(call, "name"))) return false;
+        if (!same_json(buf_view(&a->calls[i].arguments), fixture_str(call, "arguments"))) return false;
+    }
+    return true;
+}
+
+static bool outcome_is(const answer *a, const json_t *want) {
+    const char *finish = a->n_calls ? "tool_calls" : "stop";
+    return json_object_get(want, "content") && str_eq(buf_view(&a->reasoning), fixture_str(want, "reasoning")) &&
+           str_eq(buf_view(&a->content), fixture_str(want, "content")) &&
+           calls_are(a, json_object_get(want, "tool_calls")) &&
+           str_eq(str_of(finish), fixture_str(want, "finish_reason"));
+}
+
+static void check_outcome(const answer *a, const json_t *want, const char *name) {
+    const json_t *choice;
+    size_t i;
+    bool fine = outcome_is(a, want);
+    json_array_foreach(json_object_get(want, "one_of"), i, choice) fine |= outcome_is(a, choice);
+    if (!fine)
+        fail_msg("%s: reasoning \"%.*s\", content \"%.*s\", %zu calls, arguments %.*s", name,
+                 STR_ARG(buf_view(&a->reasoning)), STR_ARG(buf_view(&a->content)), a->n_calls,
+                 STR_ARG(a->n_calls ? buf_view(&a->calls[0].arguments) : STR("")));
+}
+
+static void check_item(const json_t *item, const char *name, cut how) {
+    str stops[STOPS_MAX];
+    reply_options opt = case_options(item, stops);
+    set_tools(&opt, json_object_get(item, "tools"));
+    run r = run_new(opt);
+    const json_t *step, *token;
+    size_t i, k;
+    json_array_foreach(json_object_get(item, "steps"), i, step) {
+        token_list ids = { 0 };
+        json_array_foreach(step, k, token) put_case_token(&ids, token, how);
+        run_push(&r, &ids);
+        token_list_free(&ids);
+        check_deltas(json_object_get(item, "deltas"), i + 1, &r, name);
+    }
+    run_finish(&r, false);
+    stream s = stream_of(&r);
+    check_outcome(&r.text, json_object_get(item, "expect"), name);
+    check_outcome(&s.text, json_object_get(item, "expect"), name);
+    answer_free(&s.text);
+    run_deinit(&r);
+}
+
+static void check_file(const char *stem, size_t items) {
+    char path[128], name[128];
+    snprintf(path, sizeof path, "tests/cases/streams/%s.json", stem);
+    json_t *file = fixture_json(path), *item;
+    size_t i;
+    assert_int_equal(json_array_size(json_object_get(file, "items")), items);
+    json_array_foreach(json_object_get(file, "items"), i, item) {
+        snprintf(name, sizeof name, "%.3s/%s", stem, json_string_value(json_object_get(item, "name")));
+        for (cut how = 0; how < CUTS; how++) check_item(item, name, how);
+    }
+    json_decref(file);
+}
+
+static void test_text_that_looks_like_a_call(void **state) {
+    (void)state;
+    check_file("C06-untagged-json", 6);
+}
+
+static void test_calls_without_arguments(void **state) {
+    (void)state;
+    check_file("C07-no-argument-call", 8);
+}
+
+static void test_argument_types(void **state) {
+    (void)state;
+    check_file("C08-argument-types", 18);
+}
+
+static void test_calls_in_open_thinking(void **state) {
+    (void)state;
+    check_file("C09-call-in-open-thinking", 8);
+}
+
+static void test_nothing_is_held_back(void **state) {
+    (void)state;
+    check_file("C10-four-combinations", 9);
+}
+
+static void test_call_deltas(void **state) {
+    (void)state;
+    check_file("C13-call-deltas", 5);
+}
+
+/* ---- what the cases leave open ---- */
+
+static run run_script(reply_options opt, const char *script, cut how, bool cut_off) {
+    set_tools(&opt, json_object_get(fixture_tools, "tools"));
+    run r = run_new(opt);
+    token_list ids = { 0 };
+    put_text(&ids, str_of(script), how);
+    run_push(&r, &ids);
+    run_finish(&r, cut_off);
+    token_list_free(&ids);
+    return r;
+}
+
+/* calls: as of show_calls. */
+typedef struct row {
+    const char *script, *reasoning, *content, *calls;
+    reply_options opt;
+    reply_state end;
+} row;
+
+static void put_calls(buf *out, const answer *a) {
+    for (size_t i = 0; i < a->n_calls; i++)
+        buf_printf(out, "%.*s%.*s ", STR_ARG(buf_view(&a->calls[i].name)), STR_ARG(buf_view(&a->calls[i].arguments)));
+}
+
+static void expect_rows(const row *rows, size_t n, bool cut_off) {
+    for (size_t i = 0; i < n; i++) {
+        for (cut how = 0; how < CUTS; how++) {
+            run r = run_script(rows[i].opt, rows[i].script, how, cut_off);
+            buf calls = { 0 };
+            put_calls(&calls, &r.text);
+            if (r.state != rows[i].end || !run_is(&r, str_of(rows[i].reasoning), str_of(rows[i].content)) ||
+                !str_eq(buf_view(&calls), str_of(rows[i].calls)))
+                fail_msg("%s: state %d, reasoning \"%s\", content \"%s\", calls %s", rows[i].script, r.state,
+                         buf_cstr(&r.text.reasoning), buf_cstr(&r.text.content), buf_cstr(&calls));
+            buf_free(&calls);
+            run_deinit(&r);
+        }
+    }
+}
+
+#define CALL "<tool_call>list_boxes</tool_call>"
+#define FFFD "\xEF\xBF\xBD"
+
+static void test_end_and_stop(void **state) {
+    (void)state;
+    const str stops[] = { STR("STOP") };
+    const reply_options one = { .one_call = true }, stop = { .stop = stops, .n_stop = 1 };
+    const row rows[] = {
+        { CALL "a" CALL, "", "a", "list_boxes{} list_boxes{} ", { 0 }, REPLY_GOES_ON },
+        { CALL "a" CALL, "", "", "list_boxes{} ", one, REPLY_CALLED },
+        { "b" CALL, "", "b", "list_boxes{} ", one, REPLY_CALLED },
+        { "<tool_call></tool_call>" CALL "a", "", "", "list_boxes{} ", one, REPLY_CALLED },
+        { CALL "</assistant>a", "", "", "list_boxes{} ", { 0 }, REPLY_ENDED },
+        { "a<tool_call>list</assistant>b", "", "a<tool_call>list", "", { 0 }, REPLY_ENDED },
+        { "a<tool_call>list_boxes\n</assistant>b", "", "a<tool_call>list_boxes\n", "", { 0 }, REPLY_ENDED },
+        { " <tool_call>list_boxes\n</assistant>b", "", " <tool_call>list_boxes\n", "", { 0 }, REPLY_ENDED },
+        { "aST" CALL "OPb", "", "aSTOPb", "list_boxes{} ", stop, REPLY_GOES_ON },
+        { "a" CALL "bSTOPc", "", "ab", "list_boxes{} ", stop, REPLY_STOPPED },
+        { "a<tool_call>STOP</tool_call>b", "", "ab", "STOP{} ", stop, REPLY_GOES_ON },
+        { "<tool_call><arg_key>x</tool_call>a STOP", "", "<tool_call><arg_key>x</tool_call>a ", "", stop,
+          REPLY_STOPPED },
+        { "<tool_call>" FFFD "x</tool_call>", "", "", FFFD "x{} ", { 0 }, REPLY_GOES_ON },
+    };
+    expect_rows(rows, sizeof rows / sizeof *rows, false);
+}
+
+static void test_cut_answers(void **state) {
+    (void)state;
+    const row rows[] = {
+        { "a<tool_call>list", "", "a", "", { 0 }, REPLY_GOES_ON },
+        { "a<tool_call>list_boxes\n", "", "a", "", { 0 }, REPLY_GOES_ON },
+        { CALL "<tool_call>find_item<arg_key>item_id</arg_key><arg_value>7",
+          "",
+          "",
+          "list_boxes{} ",
+          { 0 },
+          REPLY_GOES_ON },
+    };
+    expect_rows(rows, sizeof rows / sizeof *rows, true);
+}
+
+/* In an open think block; and without splitting. */
+static void test_reasoning(void **state) {
+    (void)state;
+    const reply_options think = { .start = REPLY_REASONING }, raw = { .start = REPLY_RAW };
+    const row rows[] = {
+        { "a<tool_call> b</think>c", "a<tool_call> b", "c", "", think, REPLY_GOES_ON },
+        { "a<tool_call> b</assistant>", "a", "<tool_call> b", "", think, REPLY_ENDED },
+        { "a<tool_call></think>" CALL, "a<tool_call>", "", "list_boxes{} ", think, REPLY_GOES_ON },
+        { "a" CALL "</think>c", "a", "</think>c", "list_boxes{} ", think, REPLY_GOES_ON },
+        { "a</think>b" CALL "c", "a", "bc", "list_boxes{} ", think, REPLY_GOES_ON },
+        { "<think>a</think>\n" CALL, "a", "", "list_boxes{} ", think, REPLY_GOES_ON },
+        { "a</think>" CALL, "", "a</think>", "list_boxes{} ", raw, REPLY_GOES_ON },
+    };
+    expect_rows(rows, sizeof rows / sizeof *rows, false);
+}
+
+/* What is no call after a while is text again, where it began. */
+static void test_long_names(void **state) {
+    (void)state;
+    buf script = { 0 }, want = { 0 };
+    for (int start = 0; start < 2; start++) {
+        buf_clear(&script);
+        buf_clear(&want);
+        buf_str(&want, STR("a<tool_call>"));
+        for (int i = 0; i < 300; i++) buf_str(&want, STR("name "));
+        buf_str(&script, buf_view(&want));
+        if (start) buf_str(&script, STR("</think>"));
+        buf_str(&script, STR(CALL));
+        reply_options opt = { .start = start ? REPLY_REASONING : REPLY_CONTENT };
+        str nothing = STR(""), text = buf_view(&want);
+        for (cut how = 0; how < CUTS; how++) {
+            run r = run_script(opt, buf_cstr(&script), how, false);
+            assert_true(run_is(&r, start ? text : nothing, start ? nothing : text));
+            assert_int_equal(r.text.n_calls, 1);
+            run_deinit(&r);
+        }
+    }
+    buf_free(&script);
+    buf_free(&want);
+}
+
+/* Half a character stands in front of a tag: it belongs to what was before. */
+static void test_half_characters(void **state) {
+    (void)state;
+    reply_options opt = { 0 };
+    set_tools(&opt, json_object_get(fixture_tools, "tools"));
+    const int32_t open = text_find_token(tm, STR("<tool_call>")), close = text_find_token(tm, STR("</tool_call>"));
+    const int32_t script[] = {
+        byte_ids['a'], byte_ids[0xE9], open, byte_ids['n'], byte_ids[0xE9], close, byte_ids[0xE9]
+    };
+    run r = run_new(opt);
+    token_list ids = { 0 };
+    for (size_t i = 0; i < sizeof script / sizeof *script; i++) token_list_push(&ids, script[i]);
+    run_push(&r, &ids);
+    run_finish(&r, false);
+    assert_true(run_is(&r, STR(""), STR("a" FFFD FFFD)));
+    assert_int_equal(r.text.n_calls, 1);
+    assert_true(str_eq(buf_view(&r.text.calls[0].name), STR("n" FFFD)));
+    token_list_free(&ids);
+    run_deinit(&r);
+}
+
+/* Calls are no content, nor is their tag reasoning. */
+static void test_token_kinds(void **state) {
+    (void)state;
+    reply_options opt = { .start = REPLY_REASONING };
+    set_tools(&opt, json_object_get(fixture_tools, "tools"));
+    run r = run_new(opt);
+    token_list ids = { 0 };
+    put_text(&ids, STR("ab" CALL "c"), CUT_BYTES);
+    for (size_t i = 0; i < ids.n; i++) {
+        r.state = reply_push(r.reply, ids.ids[i], &r.parts);
+        assert_int_equal(reply_was_content(r.reply), i == ids.n - 1);
+    }
+    assert_int_equal(reply_reasoning_tokens(r.reply), 2);
+    token_list_free(&ids);
+    run_deinit(&r);
+}
+
+/* However the answer ends, the arguments that a stream was told are an object. */
+static void test_cut_anywhere(void **state) {
+    (void)state;
+    const char *script =
+        "a<tool_call>find_item<arg_key>item_id</arg_key><arg_value>x\"\\ \xC3\xA9</b></arg_value><arg_key>limit"
+        "</arg_key>\n<arg_value>[1, 2]</arg_value><arg_key>extra</arg_key><arg_value>{'a': (1, 2)}"
+        "</arg_value></tool_call>b" CALL;
+    token_list ids = { 0 };
+    put_text(&ids, str_of(script), CUT_BYTES);
+    for (size_t n = 0; n <= ids.n; n++) {
+        for (int cut_off = 0; cut_off < 2; cut_off++) {
+            reply_options opt = { 0 };
+            set_tools(&opt, json_object_get(fixture_tools, "tools"));
+            run r = run_new(opt);
+            token_list head = { .ids = ids.ids, .n = n };
+            run_push(&r, &head);
+            run_finish(&r, cut_off);
+            stream s = stream_of(&r);
+            assert_int_equal(s.n_calls, s.text.n_calls);
+            for (size_t i = 0; i < s.n_calls; i++) expect_object(buf_view(&s.text.calls[i].arguments), "a cut answer");
+            assert_true(r.text.n_calls <= s.n_calls);
+            answer_free(&s.text);
+            run_deinit(&r);
+        }
+    }
+    token_list_free(&ids);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_text_that_looks_like_a_call),
+        cmocka_unit_test(test_calls_without_arguments),
+        cmocka_unit_test(test_argument_types),
+        cmocka_unit_test(test_calls_in_open_thinking),
+        cmocka_unit_test(test_nothing_is_held_back),
+        cmocka_unit_test(test_call_deltas),
+        cmocka_unit_test(test_end_and_stop),
+        cmocka_unit_test(test_cut_answers),
+        cmocka_unit_test(test_reasoning),
+        cmocka_unit_test(test_long_names),
+        cmocka_unit_test(test_half_characters),
+        cmocka_unit_test(test_token_kinds),
+        cmocka_unit_test(test_cut_anywhere),
+    };
+    return cmocka_run_group_tests(tests, setup_tools, teardown_tools);
+}
