@@ -189,6 +189,13 @@ static void play_tokens(run *r, const token_list *ids) {
     post_round(r, ids, n, drafted, accepted);
 }
 
+static unsigned char hex_byte(str s, size_t at) {
+    unsigned v = 0;
+    for (size_t i = at; i < at + 2 && i < s.n; i++)
+        v = v * 16 + (unsigned)(s.p[i] <= '9' ? s.p[i] - '0' : (s.p[i] | 32) - 'a' + 10);
+    return (unsigned char)v;
+}
+
 /* False: cancelled or failed. */
 static bool play_round(run *r, str piece, str before) {
     buf text = { 0 };
@@ -198,10 +205,14 @@ static bool play_round(run *r, str piece, str before) {
     if (r->round == r->s.fail_at) return false;
     buf_str(&text, before);
     for (size_t i = 0; i < piece.n; i++) {
-        if (piece.p[i] == '~')
+        if (piece.p[i] == '~') {
             buf_str(&text, STR("</think>"));
-        else
+        } else if (piece.p[i] == '%') {
+            buf_byte(&text, (char)hex_byte(piece, i + 1));
+            i += 2;
+        } else {
             buf_byte(&text, piece.p[i] == '_' ? ' ' : piece.p[i]);
+        }
     }
     CHECK(text_encode(r->en->text, buf_view(&text), true, &ids, NULL) == OK);
     play_tokens(r, &ids);

@@ -4,6 +4,8 @@
 
 #include "engine/text/tools.h"
 
+#include <stdlib.h>
+
 static arena *mem;
 static json_t *fixture_tools;
 
@@ -173,6 +175,78 @@ static void test_nothing_is_held_back(void **state) {
 static void test_call_deltas(void **state) {
     (void)state;
     check_file("C13-call-deltas", 5);
+}
+
+/* ---- calls in the history ---- */
+
+static status render(const json_t *messages, buf *out) {
+    const json_t *tools = json_object_get(fixture_tools, "tools");
+    json_t *kwargs = json_pack("{sb}", "enable_thinking", 0);
+    err e;
+    status s =
+        chat_render(tm, &(chat_request){ .messages = messages, .tools = tools, .kwargs = kwargs }, out, NULL, &e);
+    json_decref(kwargs);
+    return s;
+}
+
+static void test_history_cases(void **state) {
+    (void)state;
+    json_t *file = fixture_json("tests/cases/requests/C02-history-arguments.json"), *item, *choice;
+    size_t i, k, n = 0;
+    json_array_foreach(json_object_get(file, "items"), i, item) {
+        const json_t *want = json_object_get(item, "expect");
+        buf prompt = { 0 };
+        bool rendered = render(json_object_get(json_object_get(item, "body"), "messages"), &prompt) == OK, fine = false;
+        json_t *wants =
+            json_object_get(want, "one_of") ? json_incref(json_object_get(want, "one_of")) : json_pack("[O]", want);
+        json_array_foreach(wants, k, choice) {
+            str part = fixture_str(choice, "prompt_contains");
+            bool accepted = json_integer_value(json_object_get(choice, "status")) == 200;
+            fine |= accepted == rendered && (!rendered || !part.p || memmem(prompt.data, prompt.len, part.p, part.n));
+        }
+        if (!fine) fail_msg("C02/%s: %s", fixture_str(item, "name").p, rendered ? buf_cstr(&prompt) : "refused");
+        json_decref(wants);
+        buf_free(&prompt);
+        n++;
+    }
+    json_decref(file);
+    assert_true(n >= 15);
+}
+
+/* A call that goes back as history and is read again is the same call. */
+static void test_round_trips(void **state) {
+    (void)state;
+    json_t *file = fixture_json("tests/cases/requests/C02-history-arguments.json"), *item;
+    size_t i;
+    json_array_foreach(json_object_get(file, "round_trip"), i, item) {
+        const json_t *call = json_object_get(item, "call");
+        json_t *messages = json_pack("[{ss,ss},{ss,s[{sO}]}]", "role", "user", "content", "u", "role", "assistant",
+                                     "tool_calls", "function", call);
+        buf prompt = { 0 };
+        assert_int_equal(render(messages, &prompt), OK);
+        const char *from = strstr(buf_cstr(&prompt), "<assistant></think>");
+        assert_non_null(from);
+        for (cut how = 0; how < CUTS; how++) {
+            reply_options opt = { 0 };
+            set_tools(&opt, json_object_get(fixture_tools, "tools"));
+            run r = run_new(opt);
+            token_list ids = { 0 };
+            put_text(&ids, str_of(from + strlen("<assistant></think>")), how);
+            run_push(&r, &ids);
+            char *want = json_dumps(json_object_get(call, "arguments"), 0);
+            assert_int_equal(r.state, REPLY_ENDED);
+            assert_int_equal(r.text.n_calls, 1);
+            assert_true(str_eq(buf_view(&r.text.calls[0].name), fixture_str(call, "name")));
+            assert_true(same_json(buf_view(&r.text.calls[0].arguments), str_of(want)));
+            free(want);
+            token_list_free(&ids);
+            run_deinit(&r);
+        }
+        json_decref(messages);
+        buf_free(&prompt);
+    }
+    assert_int_equal(i, 5);
+    json_decref(file);
 }
 
 /* ---- what the cases leave open ---- */
@@ -372,6 +446,8 @@ int main(void) {
         cmocka_unit_test(test_calls_in_open_thinking),
         cmocka_unit_test(test_nothing_is_held_back),
         cmocka_unit_test(test_call_deltas),
+        cmocka_unit_test(test_history_cases),
+        cmocka_unit_test(test_round_trips),
         cmocka_unit_test(test_end_and_stop),
         cmocka_unit_test(test_cut_answers),
         cmocka_unit_test(test_reasoning),
