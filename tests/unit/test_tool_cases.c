@@ -316,6 +316,60 @@ static void test_end_and_stop(void **state) {
     expect_rows(rows, sizeof rows / sizeof *rows, false);
 }
 
+#define KEY(k) "<arg_key>" k "</arg_key>"
+#define VALUE(v) "<arg_value>" v "</arg_value>"
+
+/* What does not keep to the form, and text around calls. */
+static void test_untidy_answers(void **state) {
+    (void)state;
+    const row rows[] = {
+        { "<tool_call>f" KEY("a") KEY("b") VALUE("3") "</tool_call>", "", "", "f{\"b\": 3} ", { 0 }, REPLY_GOES_ON },
+        { "<tool_call>f" KEY("a") "<arg_keep>" KEY("b") VALUE("3") "</tool_call>",
+          "",
+          "",
+          "f{\"b\": 3} ",
+          { 0 },
+          REPLY_GOES_ON },
+        { "<tool_call>f" KEY("a") VALUE("1") "junk<" KEY(" a ") VALUE("2") KEY("c") "\n" VALUE("3") "</tool_call>",
+          "",
+          "",
+          "f{\"a\": 1, \"c\": 3} ",
+          { 0 },
+          REPLY_GOES_ON },
+        { "<tool_call>save_note" KEY("path") VALUE("1") KEY("path") VALUE("2") "</tool_call>",
+          "",
+          "",
+          "save_note{\"path\": \"1\"} ",
+          { 0 },
+          REPLY_GOES_ON },
+        { "<tool_call>save_note" KEY("path") "<arg_value>a</arg_va</tool_call>",
+          "",
+          "",
+          "save_note{\"path\": \"a</arg_va\"} ",
+          { 0 },
+          REPLY_GOES_ON },
+        { "<tool_call>f" KEY("path") "<arg_value>[1]</tool_call>", "", "", "f{\"path\": [1]} ", { 0 }, REPLY_GOES_ON },
+        { "<tool_call>f" KEY("a") VALUE("1") "<arg_key>b</tool_call>", "", "", "f{\"a\": 1} ", { 0 }, REPLY_GOES_ON },
+        { "<tool_call>f<b>" KEY("a") VALUE("<") "</tool_call>", "", "", "f{\"a\": \"<\"} ", { 0 }, REPLY_GOES_ON },
+        { "<tool_call>f" KEY("") VALUE("") "</tool_call>", "", "", "f{\"\": \"\"} ", { 0 }, REPLY_GOES_ON },
+        { "<tool_call>list_boxes<tool_call>list_boxes</tool_call>", "", "", "list_boxes{} ", { 0 }, REPLY_GOES_ON },
+        { "\n" CALL "\n " CALL "\n ", "", "", "list_boxes{} list_boxes{} ", { 0 }, REPLY_GOES_ON },
+        { "a\n" CALL "\n", "", "a\n\n", "list_boxes{} ", { 0 }, REPLY_GOES_ON },
+        { CALL "<tool_call><a></tool_call>b", "", "b", "list_boxes{} ", { 0 }, REPLY_GOES_ON },
+        { "a<tool_call><a></tool_call>b", "", "a<tool_call><a></tool_call>b", "", { 0 }, REPLY_GOES_ON },
+        { "a<tool_call><a></tool_call>b" CALL "c", "", "abc", "list_boxes{} ", { 0 }, REPLY_GOES_ON },
+        { "<tool_call><a></tool_call>\n<tool_call><b></tool_call>",
+          "",
+          "<tool_call><a></tool_call>\n<tool_call><b></tool_call>",
+          "",
+          { 0 },
+          REPLY_GOES_ON },
+        { "<tool_call> \n </tool_call>", "", "", "", { 0 }, REPLY_GOES_ON },
+        { "</tool_call>a", "", "</tool_call>a", "", { 0 }, REPLY_GOES_ON },
+    };
+    expect_rows(rows, sizeof rows / sizeof *rows, false);
+}
+
 static void test_cut_answers(void **state) {
     (void)state;
     const row rows[] = {
@@ -449,6 +503,7 @@ int main(void) {
         cmocka_unit_test(test_history_cases),
         cmocka_unit_test(test_round_trips),
         cmocka_unit_test(test_end_and_stop),
+        cmocka_unit_test(test_untidy_answers),
         cmocka_unit_test(test_cut_answers),
         cmocka_unit_test(test_reasoning),
         cmocka_unit_test(test_long_names),

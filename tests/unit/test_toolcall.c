@@ -195,6 +195,51 @@ static void test_stream_cases(void **state) {
     json_decref(fixture);
 }
 
+/* ---- answers by chance ---- */
+
+static void test_any_answer(void **state) {
+    (void)state;
+    static const char *const pieces[] = { "<tool_call>",
+                                          "<tool_call>f",
+                                          "<tool_call>f\n",
+                                          "</tool_call>",
+                                          "<arg_key>",
+                                          "</arg_key>",
+                                          "<arg_value>",
+                                          "</arg_value>",
+                                          "<arg_",
+                                          "</arg_",
+                                          "<",
+                                          ">",
+                                          "\n",
+                                          " ",
+                                          "text",
+                                          "any",
+                                          "1",
+                                          "[1, ",
+                                          "{'a': ",
+                                          "]",
+                                          "\"",
+                                          "\\",
+                                          "\xC3\xA9",
+                                          "</think>" };
+    json_t *list = json_pack("[{s{ss,s{s{s{ss}}}}}]", "function", "name", "f", "parameters", "properties", "text",
+                             "type", "string");
+    uint64_t x = 42;
+    for (int round = 0; round < 400; round++) {
+        char name[32];
+        buf script = { 0 };
+        for (int n = 0; n < 14; n++) {
+            x = x * 6364136223846793005u + 1442695040888963407u;
+            buf_str(&script, str_of(pieces[(x >> 33) % (sizeof pieces / sizeof *pieces)]));
+        }
+        snprintf(name, sizeof name, "round %d", round);
+        check_script(list, buf_view(&script), name);
+        buf_free(&script);
+    }
+    json_decref(list);
+}
+
 /* ---- hostile answers ---- */
 
 static const str TEXTS[] = { { "text", 4 } };
@@ -284,6 +329,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_golden_cases),
         cmocka_unit_test(test_stream_cases),
+        cmocka_unit_test(test_any_answer),
         cmocka_unit_test(test_time_is_linear),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
