@@ -487,8 +487,8 @@ def usage_event():
         for item in cases("requests/C12-usage-event.json")["items"]:
             name, body, expect = "C12/" + item["name"], dict(item["body"]), item["expect"]
             if item["name"] == "true-call":
-                skip(name, "calls are not recognised")
-                continue
+                played_case = next(i for i in cases("streams/C13-call-deltas.json")["items"] if i["name"] == "reasoning-sentence-two-calls")
+                body.update(messages=say(played(played_case["steps"], True))["messages"], tools=TOOLS, chat_template_kwargs={"enable_thinking": True})
             if item["name"] in own:
                 more = dict(own[item["name"]])
                 body["messages"] = [{"role": "user", "content": more.pop("text")}]
