@@ -62,7 +62,8 @@ typedef struct engine_options {
 
 typedef struct token_bias {
     int32_t token;
-    float bias; /* added to its logit, -BIAS_LIMIT to BIAS_LIMIT; several for one token add up */
+    float
+        bias; /* added to its logit, -BIAS_LIMIT to BIAS_LIMIT; several for one token add up; -INFINITY: never chosen */
 } token_bias;
 
 enum { BIAS_MAX = 1024, BIAS_LIMIT = 100, PENALTY_LIMIT = 2, REPEAT_MAX = 10, LOGPROBS_MAX = 20 };
@@ -84,11 +85,21 @@ typedef struct pick_options {
 
 typedef enum reply_start { REPLY_CONTENT, REPLY_REASONING, REPLY_RAW } reply_start;
 
+/* A tool that the answer may call: tools_read(). */
+typedef struct reply_tool {
+    str name;
+    const str *texts; /* parameters that are texts whatever they look like, in ascending order of bytes */
+    size_t n_texts;
+} reply_tool;
+
 /* How tokens become events. REPLY_RAW: no splitting into reasoning and content. */
 typedef struct reply_options {
     reply_start start; /* decided by the tail of the rendered prompt: chat_start() */
     const str *stop;   /* stop strings, none empty */
     size_t n_stop;
+    const reply_tool *tools; /* calls are taken out of the answer; none: what looks like one is text */
+    size_t n_tools;
+    bool one_call;   /* the answer ends with the first complete call */
     bool ignore_end; /* end tokens are ordinary tokens */
 } reply_options;
 
@@ -112,12 +123,16 @@ typedef enum gen_event_kind {
     GEN_PREFILL,   /* progress, between prefill chunks */
     GEN_TEXT,      /* bytes of the answer */
     GEN_REASONING, /* bytes of its reasoning */
-    GEN_ROUND,     /* closes the texts of one step: one burst, one chunk */
-    GEN_DONE,      /* last event: finished or cancelled */
-    GEN_FAILED     /* last event: a fault */
+    GEN_CALL,      /* the answer calls a tool: its name */
+    GEN_ARGUMENTS, /* bytes of the call's arguments; all together are one JSON object, also when the answer is cut */
+    GEN_CALL_END,
+    GEN_ROUND, /* closes the texts of one step: one burst, one chunk */
+    GEN_DONE,  /* last event: finished or cancelled */
+    GEN_FAILED /* last event: a fault */
 } gen_event_kind;
 
-typedef enum gen_done { DONE_END, DONE_STOP, DONE_LENGTH, DONE_CANCELLED } gen_done;
+/* DONE_CALL: the first call is complete, and one was wanted. */
+typedef enum gen_done { DONE_END, DONE_STOP, DONE_CALL, DONE_LENGTH, DONE_CANCELLED } gen_done;
 
 enum { SPEC_POSITIONS = 32 };
 
@@ -165,8 +180,13 @@ typedef struct gen_event {
     gen_event_kind kind;
     gen_id id;
     void *user;
-    str text; /* TEXT, REASONING: whole UTF-8, valid until the next engine_drain. FAILED: the message */
+    str text; /* TEXT, REASONING, CALL, ARGUMENTS: whole UTF-8, valid until the next engine_drain. CALL_END of an
+                 incomplete call: its text, which an answer that is not streamed shows instead of the call; "" when the
+                 answer was cut. FAILED: the message */
     union {
+        struct {
+            bool complete; /* CALL_END: the answer closes the call */
+        } call;
         struct {
             int32_t cached; /* prompt tokens that need not be computed again */
         } started;

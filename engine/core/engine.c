@@ -14,6 +14,7 @@
 #include "engine/core/selftest.h"
 #include "engine/core/timelines_disk.h"
 
+#include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 
@@ -287,7 +288,7 @@ static status check_bias(const pick_options *p, int32_t vocab, err *e) {
         if (p->bias[i].token < 0 || p->bias[i].token >= vocab)
             return err_set(e, ERR_REQUEST, "logit_bias of token %d: the vocabulary has 0 to %d", p->bias[i].token,
                            vocab - 1);
-        TRY(check_within("logit_bias", p->bias[i].bias, BIAS_LIMIT, e));
+        if (p->bias[i].bias != -INFINITY) TRY(check_within("logit_bias", p->bias[i].bias, BIAS_LIMIT, e));
     }
     return OK;
 }

@@ -12,7 +12,7 @@ typedef struct run {
     const generate_env *env;
     const taken_request *tr;
     reply *reply;
-    reply_text text;
+    parts text;
     gen_totals totals;
     propose propose;
     turn turn;
@@ -48,17 +48,22 @@ static bool is_lost(run *r) {
     return true;
 }
 
+static void post_parts(run *r) {
+    for (size_t i = 0; i < r->text.n; i++) {
+        gen_event ev = event(r, r->text.list[i].kind);
+        ev.text = parts_text(&r->text, i);
+        ev.u.call.complete = r->text.list[i].complete;
+        mailbox_post(r->env->box, &ev);
+    }
+    parts_clear(&r->text);
+}
+
 /* Posts the texts of one step, then its round record: one burst for the client. */
 static void post_step(run *r, const int32_t *tokens, int32_t n, const step_out *out, int64_t ns) {
     mailbox *box = r->env->box;
     mailbox_post_begin(box);
-    gen_event ev = event(r, GEN_REASONING);
-    ev.text = buf_view(&r->text.reasoning);
-    if (ev.text.n) mailbox_post(box, &ev);
-    ev = event(r, GEN_TEXT);
-    ev.text = buf_view(&r->text.content);
-    if (ev.text.n) mailbox_post(box, &ev);
-    ev = event(r, GEN_ROUND);
+    post_parts(r);
+    gen_event ev = event(r, GEN_ROUND);
     ev.u.round.tokens = tokens;
     ev.u.round.logprobs = r->tr->rq.logprobs >= 0 ? r->logprobs : NULL;
     ev.u.round.n = n;
@@ -68,8 +73,6 @@ static void post_step(run *r, const int32_t *tokens, int32_t n, const step_out *
     ev.u.round.micros = (int32_t)(ns / 1000);
     mailbox_post(box, &ev);
     mailbox_post_end(box);
-    buf_clear(&r->text.reasoning);
-    buf_clear(&r->text.content);
 }
 
 static token_logprobs logprobs_of(const pick_logprobs *p, bool in_content) {
@@ -91,6 +94,7 @@ static int32_t emit(run *r, const step_out *out, int64_t ns) {
             end(r, DONE_END);
             break;
         case REPLY_STOPPED: end(r, DONE_STOP); break;
+        case REPLY_CALLED: end(r, DONE_CALL); break;
         case REPLY_GOES_ON:
             if (r->totals.generated >= r->max_new) end(r, DONE_LENGTH);
             break;
@@ -98,7 +102,7 @@ static int32_t emit(run *r, const step_out *out, int64_t ns) {
         if (r->tr->rq.logprobs >= 0)
             r->logprobs[kept - 1] = logprobs_of(&out->logprobs[kept - 1], reply_was_content(r->reply));
     }
-    if (r->ended && r->why == DONE_LENGTH) reply_finish(r->reply, &r->text);
+    if (r->ended && r->why == DONE_LENGTH) reply_finish(r->reply, true, &r->text);
     post_step(r, out->token, kept, out, ns);
     return kept;
 }
@@ -156,6 +160,14 @@ static void decode(run *r) {
     }
 }
 
+/* What was held back, and the end of an open call: the arguments of a call are an object however the answer ends. */
+static void finish_cancelled(run *r) {
+    reply_finish(r->reply, true, &r->text);
+    mailbox_post_begin(r->env->box);
+    post_parts(r);
+    mailbox_post_end(r->env->box);
+}
+
 _Static_assert((int)LOGPROBS_MAX == (int)PICK_TOP_MAX && (int)BIAS_MAX == (int)PICK_BIAS_MAX,
                "what may be asked for can be done");
 
@@ -205,6 +217,7 @@ void generate(const generate_env *env, const taken_request *tr) {
     prefill(&r);
     if (!r.ended) timelines_mark(env->timelines); /* an answer may be asked for again */
     decode(&r);
+    if (r.why == DONE_CANCELLED) finish_cancelled(&r);
     propose_totals(&r.propose, &r.totals);
     r.totals.reasoning = reply_reasoning_tokens(r.reply);
     r.totals.stop_index = r.why == DONE_STOP ? reply_stop_index(r.reply) : -1;
@@ -218,6 +231,5 @@ void generate(const generate_env *env, const taken_request *tr) {
     }
     turn_end(&r.turn, r.totals.generated);
     reply_free(r.reply);
-    buf_free(&r.text.reasoning);
-    buf_free(&r.text.content);
+    parts_free(&r.text);
 }

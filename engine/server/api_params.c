@@ -96,6 +96,7 @@ static const struct member {
     { "top_logprobs", M_READ },
     { "tools", M_READ },
     { "tool_choice", M_READ },
+    { "parallel_tool_calls", M_READ },
     { "response_format", M_READ },
     { "modalities", M_READ },
     { "function_call", M_READ },
@@ -134,7 +135,6 @@ static const struct member {
     { "dry_multiplier", M_OFF },
     { "xtc_probability", M_OFF },
 
-    { "parallel_tool_calls", M_IGNORED },
     { "cache_prompt", M_READ },
     { "prediction", M_READ },
     { "user", M_IGNORED },
@@ -379,20 +379,21 @@ static status read_prediction(api_reader *r, api_params *p) {
     return OK;
 }
 
-/* Calls are not parsed out of the answer, so nothing may promise them. */
-static status read_tools(api_reader *r) {
+/* Calls are left to the model, or forbidden. */
+static status read_tools(api_reader *r, api_params *p) {
     const json_t *tools = api_read_find(r, "tools"), *choice = api_read_find(r, "tool_choice");
+    bool parallel = true;
+    TRY(api_read_bool(r, "parallel_tool_calls", &parallel));
+    p->one_call = !parallel;
     if (tools && !json_is_array(tools)) return api_read_wrong_type(r, "tools", "an array", tools);
     if (choice && !json_is_string(choice) && !json_is_object(choice))
         return api_read_wrong_type(r, "tool_choice", "a string or an object", choice);
     const char *word = json_string_value(choice);
-    bool none = word && strcmp(word, "none") == 0, automatic = !choice || (word && strcmp(word, "auto") == 0);
-    if (json_array_size(tools) && !none)
-        return api_read_unsupported(
-            r, "tools", "calls in the answer are not recognised; only tool_choice \"none\" goes together with tools");
-    if (!none && !automatic)
-        return api_read_unsupported(r, "tool_choice", "calls cannot be forced; send \"none\" or \"auto\"");
-    return OK;
+    p->tools = json_array_size(tools) ? tools : NULL;
+    p->no_calls = word && strcmp(word, "none") == 0;
+    bool automatic = !choice || (word && strcmp(word, "auto") == 0);
+    if (p->no_calls || automatic) return OK;
+    return api_read_unsupported(r, "tool_choice", "calls cannot be forced; send \"none\" or \"auto\"");
 }
 
 static status read_formats(api_reader *r) {
@@ -434,7 +435,7 @@ status api_params_read(api_params *out, const json_t *body, const api_defaults *
     bool cache = true;
     TRY(api_read_bool(&r, "cache_prompt", &cache));
     p.no_cache = !cache;
-    TRY(read_tools(&r));
+    TRY(read_tools(&r, &p));
     TRY(read_formats(&r));
     *out = p;
     return OK;

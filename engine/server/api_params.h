@@ -30,6 +30,9 @@ typedef struct api_params {
     int32_t n_stop;
     spec_options spec;
     bool no_cache;
+    const json_t *tools; /* array with tools; the body's. NULL: none */
+    bool no_calls;       /* the tools are in the prompt only */
+    bool one_call;
     const json_t *prediction; /* text, or an array of parts with "text"; the body's. NULL: none */
     reasoning_format reasoning;
     double ping_s;    /* 0: the server's */

@@ -92,8 +92,8 @@ typedef struct run {
     const taken_request *tr;
     script s;
     reply *reply;
-    reply_text text; /* of the open round */
-    buf logprobs;    /* token_logprobs of its tokens */
+    parts text;   /* of the open round */
+    buf logprobs; /* token_logprobs of its tokens */
     gen_totals t;
     int round;
     int32_t max_new, width;
@@ -142,9 +142,7 @@ static token_logprobs logprobs_of(const run *r, int32_t id) {
 
 /* Texts and the record of a round leave together. */
 static void post_round(run *r, const token_list *ids, int32_t n, int32_t drafted, int32_t accepted) {
-    gen_event texts[2] = { event(r, GEN_REASONING), event(r, GEN_TEXT) }, round = event(r, GEN_ROUND);
-    texts[0].text = buf_view(&r->text.reasoning);
-    texts[1].text = buf_view(&r->text.content);
+    gen_event round = event(r, GEN_ROUND);
     round.u.round.tokens = ids->ids;
     if (r->tr->rq.logprobs >= 0) round.u.round.logprobs = (const token_logprobs *)(const void *)r->logprobs.data;
     round.u.round.n = n;
@@ -153,12 +151,15 @@ static void post_round(run *r, const token_list *ids, int32_t n, int32_t drafted
     round.u.round.accepted = accepted;
     round.u.round.micros = (int32_t)(r->s.step_ms * 1000 + 100);
     mailbox_post_begin(r->en->box);
-    for (int i = 0; i < 2; i++)
-        if (texts[i].text.n) mailbox_post(r->en->box, &texts[i]);
+    for (size_t i = 0; i < r->text.n; i++) {
+        gen_event ev = event(r, r->text.list[i].kind);
+        ev.text = parts_text(&r->text, i);
+        ev.u.call.complete = r->text.list[i].complete;
+        mailbox_post(r->en->box, &ev);
+    }
     mailbox_post(r->en->box, &round);
     mailbox_post_end(r->en->box);
-    buf_clear(&r->text.reasoning);
-    buf_clear(&r->text.content);
+    parts_clear(&r->text);
     buf_clear(&r->logprobs);
 }
 
@@ -181,11 +182,18 @@ static void play_tokens(run *r, const token_list *ids) {
         n++;
         r->full = ++r->t.generated >= r->max_new;
     }
-    if (r->full && r->state == REPLY_GOES_ON) reply_finish(r->reply, &r->text);
+    if (r->full && r->state == REPLY_GOES_ON) reply_finish(r->reply, true, &r->text);
     int32_t drafted = r->round == 1 ? 0 : r->width, accepted = drafted && n > 1 ? n - 1 : 0;
     if (accepted > drafted) drafted = accepted;
     if (r->round > 1) count_step(r, drafted, accepted);
     post_round(r, ids, n, drafted, accepted);
+}
+
+static unsigned char hex_byte(str s, size_t at) {
+    unsigned v = 0;
+    for (size_t i = at; i < at + 2 && i < s.n; i++)
+        v = v * 16 + (unsigned)(s.p[i] <= '9' ? s.p[i] - '0' : (s.p[i] | 32) - 'a' + 10);
+    return (unsigned char)v;
 }
 
 /* False: cancelled or failed. */
@@ -197,10 +205,14 @@ static bool play_round(run *r, str piece, str before) {
     if (r->round == r->s.fail_at) return false;
     buf_str(&text, before);
     for (size_t i = 0; i < piece.n; i++) {
-        if (piece.p[i] == '~')
+        if (piece.p[i] == '~') {
             buf_str(&text, STR("</think>"));
-        else
+        } else if (piece.p[i] == '%') {
+            buf_byte(&text, (char)hex_byte(piece, i + 1));
+            i += 2;
+        } else {
             buf_byte(&text, piece.p[i] == '_' ? ' ' : piece.p[i]);
+        }
     }
     CHECK(text_encode(r->en->text, buf_view(&text), true, &ids, NULL) == OK);
     play_tokens(r, &ids);
@@ -253,7 +265,7 @@ static void post_end(run *r, bool played) {
     if (mailbox_cancelled(r->en->box))
         ev.u.end.why = DONE_CANCELLED;
     else if (r->state != REPLY_GOES_ON)
-        ev.u.end.why = r->state == REPLY_ENDED ? DONE_END : DONE_STOP;
+        ev.u.end.why = r->state == REPLY_ENDED ? DONE_END : r->state == REPLY_CALLED ? DONE_CALL : DONE_STOP;
     if (!played && ev.u.end.why != DONE_CANCELLED) {
         ev = event(r, GEN_FAILED);
         ev.text = STR("the script says: fail");
@@ -296,8 +308,7 @@ static void play(engine *en, const taken_request *tr) {
     r.t.stop_index = reply_stop_index(r.reply);
     post_end(&r, played);
     reply_free(r.reply);
-    buf_free(&r.text.reasoning);
-    buf_free(&r.text.content);
+    parts_free(&r.text);
     buf_free(&r.logprobs);
     buf_free(&prompt);
 }

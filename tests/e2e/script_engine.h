@@ -5,7 +5,7 @@
  * carries its script in the last message, between "[[" and "]]": words with blanks between them.
  *
  *     prefill=MS chunks=N   length of the prefill and its progress events (default 0, 1)
- *     think=A|B|C           reasoning, one round per piece; "_" is a blank, "~" is </think>
+ *     think=A|B|C           reasoning, one round per piece; "_" is a blank, "~" is </think>, "%5F" the byte 5F
  *     say=A|B|C             content likewise; follows </think> when the reply starts with reasoning
  *     times=N               content N times
  *     step=MS               pause before each round but the first

@@ -30,6 +30,8 @@ typedef struct answer {
     int32_t started, prefills, steps, rounds, drafted, accepted, last; /* events of a kind, and sums over them */
     int32_t first_n, first_drafted;                                    /* of the first step */
     bool text_late;                                                    /* text came behind the last event */
+    buf arguments;                                                     /* of calls, one behind the other */
+    int32_t calls, call_ends, complete;                                /* events; complete: of the ends */
     gen_done why;
     gen_totals totals;
     gen_id id;
@@ -39,6 +41,7 @@ FIXTURE void answer_free(answer *a) {
     buf_free(&a->text);
     buf_free(&a->reasoning);
     buf_free(&a->logprobs);
+    buf_free(&a->arguments);
     token_list_free(&a->ids);
     *a = (answer){ 0 };
 }
@@ -104,6 +107,12 @@ static void take(const gen_event *ev) {
     case GEN_PREFILL: a->prefills++; break;
     case GEN_TEXT: buf_str(&a->text, ev->text); break;
     case GEN_REASONING: buf_str(&a->reasoning, ev->text); break;
+    case GEN_CALL: a->calls++; break;
+    case GEN_ARGUMENTS: buf_str(&a->arguments, ev->text); break;
+    case GEN_CALL_END:
+        a->call_ends++;
+        a->complete += ev->u.call.complete;
+        break;
     case GEN_ROUND: take_round(a, ev); break;
     case GEN_DONE:
         a->last++;
