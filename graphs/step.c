@@ -83,9 +83,18 @@ void step_set_lanes(step *s, step_lanes mode) {
 }
 
 void step_replay(step *s) {
+    step_start(s);
+    step_finish(s);
+}
+
+void step_finish(step *s) {
+    if (s->graph) device_finish(s->where.device, s->graph);
+}
+
+void step_start(step *s) {
     const step_place *w = &s->where;
     if (w->device) {
-        device_replay(w->device, s->graph);
+        device_start(w->device, s->graph);
         return;
     }
     if (!s->best) {

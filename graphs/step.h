@@ -25,6 +25,9 @@ void step_close(step *s);
 /* Lanes walk the plan; returns when all is done. The lane count cannot change a bit of the result, so it may follow the
  * clock: see step_set_lanes. */
 void step_replay(step *s);
+/* The same in two: on a device the host may do other things in between, on the host all is done by step_start. */
+void step_start(step *s);
+void step_finish(step *s);
 /* LANES_ALL (the default): every lane, always. LANES_BEST: one lane or all, whatever the last replays were faster with;
  * on a small machine that other programs use, a lane without a processor holds up all others at every barrier. With
  * more than four lanes it is LANES_ALL: trying would cost too much. */

@@ -77,8 +77,9 @@ void device_end_eager(device *d);
 /* Two ops that belong together may become one launch: what is put last may still wait for the next. */
 void device_put_op(device *d, op_id id, const void *args);
 void device_flush(device *d);
-/* One launch. Returns when host->out.seq is host->in.seq, or the device is broken. */
-void device_replay(device *d, const device_graph *g);
+/* One launch; and until host->out.seq is host->in.seq, or the device is broken. */
+void device_start(device *d, const device_graph *g);
+void device_finish(device *d, const device_graph *g);
 
 /* Kernels of a graph. */
 int32_t device_graph_launches(const device_graph *g);

@@ -46,7 +46,8 @@ NEVER(void, device_begin_eager, device *, step_params *, step_params *)
 NEVER(void, device_end_eager, device *)
 NEVER(void, device_put_op, device *, op_id, const void *)
 NEVER(void, device_flush, device *)
-NEVER(void, device_replay, device *, const device_graph *)
+NEVER(void, device_start, device *, const device_graph *)
+NEVER(void, device_finish, device *, const device_graph *)
 NEVER(int32_t, device_graph_launches, const device_graph *)
 
 /* Closing what never was. */

@@ -194,9 +194,12 @@ int32_t device_graph_launches(const device_graph *g) { return g->launches; }
 enum { POLLS = 4096 }; /* looks at the record between two questions whether the stream is still well */
 
 /* The kernel that publishes stores seq last, so the record is whole when it is there. */
-void device_replay(device *d, const device_graph *g) {
-    if (!device_check(d, d->broken == cudaSuccess ? cudaGraphLaunch(g->exec, d->stream) : d->broken, "starting a step"))
-        return;
+void device_start(device *d, const device_graph *g) {
+    if (d->broken == cudaSuccess) device_check(d, cudaGraphLaunch(g->exec, d->stream), "starting a step");
+}
+
+void device_finish(device *d, const device_graph *g) {
+    if (d->broken != cudaSuccess) return;
     const uint32_t *seq = &g->host->out.seq, want = g->host->in.seq;
     for (uint32_t polls = 1; __atomic_load_n(seq, __ATOMIC_ACQUIRE) != want; polls++) {
         __builtin_ia32_pause();
