@@ -135,6 +135,7 @@ LOSSLESS = $(foreach t,1 2,"$(if $(filter 2,$t),@)lossless-$(t)-threads=./$(B)/s
 GOLDEN   = "golden=./$(B)/skiff verify golden tests/golden"
 TEXT     = "text=./$(B)/skiff verify text tests/golden"
 E2E      = "@e2e-server=python3 tests/e2e/test_server.py ./$(SCRIPT)" "@e2e-demo=python3 tests/e2e/test_demo.py ./$(B)/skiff"
+WRITTEN  = "constrained=python3 tests/text/test_constrained.py ./$(CONSTR)"
 LINT     = "lint=tests/lint/run.sh" "lint-selftest=tests/lint/selftest.sh"
 
 # Hostile files and requests must end in one clear error without a finding of the sanitizers.
@@ -143,13 +144,19 @@ SAN_RUN  = $(patsubst $(B)/%,$(SAN_B)/%,$(UNIT) $(OPS)) "san-text=./$(SAN_B)/ski
 
 test: deps-test ## everything: unit, ops, golden, model, lossless, e2e, lint, sanitizers; the last line counts
 	@.ci/deps $(DEPS_LINT) || true
-	@$(MAKE) -j$(JOBS) $(B)/skiff $(UNIT) $(MODEL) $(OPS) $(SCRIPT)
+	@$(MAKE) -j$(JOBS) $(B)/skiff $(UNIT) $(MODEL) $(OPS) $(SCRIPT) $(CONSTR) venv
 	@$(if $(SAN),,$(MAKE) -j$(JOBS) SAN=address,undefined san-programs)
-	@$(RUN) --jobs 2 $(LOSSLESS) $(UNIT) $(OPS) $(MODEL) $(GOLDEN) $(TEXT) $(E2E) $(if $(SAN),,$(SAN_RUN)) $(LINT)
+	@$(RUN) --jobs 2 $(LOSSLESS) $(UNIT) $(OPS) $(MODEL) $(GOLDEN) $(TEXT) $(WRITTEN) $(E2E) $(if $(SAN),,$(SAN_RUN)) $(LINT)
 san-programs: $(B)/skiff $(UNIT) $(OPS)
 .PHONY: san-programs
-test-unit: deps-test $(B)/skiff $(UNIT) ## tests/unit and the text cases; T=pattern selects of tests/unit
-	@$(RUN) $(if $(T),$(filter $(B)/tests/unit/$(T),$(UNIT)),$(UNIT) $(TEXT))
+test-unit: deps-test $(B)/skiff $(UNIT) $(if $(T),,$(CONSTR) venv) ## tests/unit and the text cases; T=pattern selects of tests/unit
+	@$(RUN) $(if $(T),$(filter $(B)/tests/unit/$(T),$(UNIT)),$(UNIT) $(TEXT) $(WRITTEN))
+# What cannot be installed is a skipped test, not a failure.
+venv: build/venv/ready ## the Python packages that tests compare with, in build/venv
+build/venv/ready: tests/requirements.txt
+	@mkdir -p build
+	@{ python3 -m venv build/venv && build/venv/bin/pip install -q $$(sed -n 's/ *#.*//; /==/p' $<) && touch $@; } >build/venv.log 2>&1 || echo "no packages for tests: see build/venv.log"
+.PHONY: venv
 test-ops: deps-test $(OPS) ## every op, case by case, against the scalar reference
 	@$(RUN) $(OPS)
 test-model: deps-test skiff $(MODEL) ## the promises on the demo pair: golden, invariance, purity, acceptance, lossless

@@ -13,7 +13,9 @@
 enum { WORK_MAX = 20 << 20, SLOTS = 2 * PATTERN_STATES_MAX };
 
 struct pattern {
-    uint16_t (*next)[256]; /* by state; 0: dead */
+    uint16_t *next; /* by state and class of bytes; 0: dead */
+    uint8_t class_of[256];
+    uint32_t n_classes;
     bool *accepts;
     uint32_t n; /* states, the dead one included */
     uint32_t start;
@@ -30,6 +32,7 @@ typedef struct builder {
     body_mode mode;
     int64_t min, max;
     pattern *p;
+    uint16_t (*next)[256]; /* by state and byte */
     buf keys[PATTERN_STATES_MAX];
     uint16_t slots[SLOTS]; /* states by the hash of their key */
     uint32_t *marks, mark; /* by node: in the set that is being made */
@@ -128,21 +131,20 @@ static void expand(builder *b, uint32_t s) {
     int64_t most = b->max >= 0 ? b->max : b->min;
     int64_t count = within || head.count == most ? head.count : head.count + 1;
     mark_borders(b, &head, nodes, border);
-    for (int c = 0; c < 256; c++)
-        b->p->next[s][c] = border[c] ? step_set(b, &head, nodes, c, count) : b->p->next[s][c - 1];
+    for (int c = 0; c < 256; c++) b->next[s][c] = border[c] ? step_set(b, &head, nodes, c, count) : b->next[s][c - 1];
 }
 
 /* Reverse edges, so that one walk from the accepting states finds all that lead to them. */
-static void cut_dead(pattern *p) {
+static void cut_dead(pattern *p, uint16_t (*next)[256]) {
     uint32_t *from = xalloc((p->n + 2) * sizeof *from), n_edges = 0, n = 0;
     for (uint32_t s = 1; s < p->n; s++)
-        for (int c = 0; c < 256; c++) from[p->next[s][c] + 1]++;
+        for (int c = 0; c < 256; c++) from[next[s][c] + 1]++;
     for (uint32_t s = 0; s <= p->n; s++) n_edges = from[s] += n_edges;
     uint16_t *edges = xalloc((n_edges + 1) * sizeof *edges), *queue = xalloc(p->n * sizeof *queue);
     uint32_t *at = xalloc((p->n + 1) * sizeof *at);
     memcpy(at, from, (p->n + 1) * sizeof *at);
     for (uint32_t s = 1; s < p->n; s++)
-        for (int c = 0; c < 256; c++) edges[at[p->next[s][c]]++] = (uint16_t)s;
+        for (int c = 0; c < 256; c++) edges[at[next[s][c]]++] = (uint16_t)s;
     bool *lives = xalloc(p->n);
     for (uint32_t s = 1; s < p->n; s++)
         if (p->accepts[s]) lives[queue[n++] = (uint16_t)s] = true;
@@ -151,7 +153,7 @@ static void cut_dead(pattern *p) {
             if (!lives[edges[k]]) lives[queue[n++] = edges[k]] = true;
     for (uint32_t s = 1; s < p->n; s++)
         for (int c = 0; c < 256; c++)
-            if (!lives[p->next[s][c]]) p->next[s][c] = 0;
+            if (!lives[next[s][c]]) next[s][c] = 0;
     if (!lives[p->start]) p->start = 0;
     free(lives);
     free(at);
@@ -160,9 +162,27 @@ static void cut_dead(pattern *p) {
     free(from);
 }
 
+/* Bytes that no state tells apart share a class; few classes are left of 256 bytes. */
+static void find_classes(pattern *p, uint16_t (*next)[256]) {
+    uint8_t first[256]; /* byte of each class */
+    for (int c = 0; c < 256; c++) {
+        uint32_t k = 0;
+        for (; k < p->n_classes; k++) {
+            uint32_t s = 1;
+            while (s < p->n && next[s][c] == next[s][first[k]]) s++;
+            if (s == p->n) break;
+        }
+        if (k == p->n_classes) first[p->n_classes++] = (uint8_t)c;
+        p->class_of[c] = (uint8_t)k;
+    }
+    p->next = xalloc(p->n * p->n_classes * sizeof *p->next);
+    for (uint32_t s = 1; s < p->n; s++)
+        for (uint32_t k = 0; k < p->n_classes; k++) p->next[s * p->n_classes + k] = next[s][first[k]];
+}
+
 static void build(builder *b, int32_t first) {
     pattern *p = b->p;
-    p->next = xalloc(PATTERN_STATES_MAX * sizeof *p->next);
+    b->next = xalloc(PATTERN_STATES_MAX * sizeof *b->next);
     p->accepts = xalloc(PATTERN_STATES_MAX);
     p->n = 1;
     b->marks = xalloc((size_t)b->f.n * sizeof *b->marks);
@@ -176,10 +196,11 @@ static void build(builder *b, int32_t first) {
         b->full |= b->work > WORK_MAX;
     }
     if (!b->full) {
-        cut_dead(p);
-        p->next = xrealloc(p->next, p->n * sizeof *p->next);
+        cut_dead(p, b->next);
+        find_classes(p, b->next);
     }
     for (uint32_t s = 1; s < p->n; s++) buf_free(&b->keys[s]);
+    free(b->next);
     free(b->marks);
     free(b->stack);
     free(b->found);
@@ -188,7 +209,10 @@ static void build(builder *b, int32_t first) {
 status pattern_new(pattern **out, str regex_text, body_mode mode, int64_t min, int64_t max, err *e) {
     arena *mem = arena_new();
     builder *b = xalloc(sizeof *b);
-    *b = (builder){ .mode = mode, .min = min, .max = max, .p = xalloc(sizeof *b->p) };
+    b->mode = mode;
+    b->min = min;
+    b->max = max;
+    b->p = xalloc(sizeof *b->p);
     b->f.is_json = mode != BODY_RAW;
     b->f.nodes = xalloc(NFA_NODES_MAX * sizeof *b->f.nodes);
     regex *r = NULL;
@@ -222,6 +246,8 @@ void pattern_free(pattern *p) {
 
 uint32_t pattern_start(const pattern *p) { return p->start; }
 
-uint32_t pattern_step(const pattern *p, uint32_t state, uint8_t byte) { return p->next[state][byte]; }
+uint32_t pattern_step(const pattern *p, uint32_t state, uint8_t byte) {
+    return p->next[state * p->n_classes + p->class_of[byte]];
+}
 
 bool pattern_accepts(const pattern *p, uint32_t state) { return state && p->accepts[state]; }

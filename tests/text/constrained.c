@@ -8,7 +8,7 @@
  * the way that is looked at (one of four) is compared with what advancing by each token says. "accept": texts that are
  * walked byte by byte. Gives {"texts": [...], "accepted": [BOOL...]}, or {"error": MESSAGE, "code": STATUS}.
  *
- * Beyond the wanted length the way to the nearest end is looked for, byte by byte; there must be one. */
+ * Beyond the wanted length bytes are taken that tend to close what is open, or run through the text "hints". */
 #include "engine/base/clock.h"
 #include "engine/base/file.h"
 #include "engine/base/mem.h"
@@ -20,7 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { VOCAB_MAX = 1 << 20, SEARCH_MAX = 1 << 19, CHECKED_OF = 4 };
+enum { VOCAB_MAX = 1 << 20, STEPS_MAX = 1 << 18, CHECKED_OF = 4 };
 
 typedef struct context {
     text_model *tm;
@@ -29,6 +29,7 @@ typedef struct context {
     int32_t open, close;
     uint32_t *bits;
     uint64_t seed;
+    str hints; /* spells what patterns ask for */
 } context;
 
 static void die(const char *what) {
@@ -101,55 +102,47 @@ static int32_t choose(context *c) {
     return id;
 }
 
-typedef struct found {
-    grammar_state state;
-    int32_t from, token;
-} found;
-
-typedef struct search {
-    found *list;
-    int32_t n;
-    uint32_t *seen; /* list index + 1 by state */
-    size_t cap;
-} search;
-
-static void search_put(search *q, grammar_state s, int32_t from, int32_t token) {
-    if (!s) return;
-    if (s >= q->cap) {
-        q->seen = xrealloc(q->seen, (2 * (size_t)s + 1024) * sizeof *q->seen);
-        memset(q->seen + q->cap, 0, (2 * (size_t)s + 1024 - q->cap) * sizeof *q->seen);
-        q->cap = 2 * (size_t)s + 1024;
-    }
-    if (q->seen[s] || q->n == SEARCH_MAX) return;
-    q->list[q->n++] = (found){ s, from, token };
-    q->seen[s] = 1;
+/* The token of the byte when it may follow, with where it leads. */
+static int32_t try_byte(const context *c, token_mask *m, grammar_state s, uint8_t byte, grammar_state *next) {
+    *next = token_mask_advance(m, s, c->bytes[byte]);
+    return *next ? c->bytes[byte] : -1;
 }
 
-/* Breadth first over bytes (few of them: a, 0 and what has a meaning) to a state where the text may end. */
+/* What tends to end a text: the tokens and tags of calls, then what closes things in JSON. `tag` counts how much of a
+ * closing tag stands at the end. */
+static int32_t try_close(const context *c, token_mask *m, grammar_state s, bool tags, int *tag, grammar_state *next) {
+    static const char arg[] = "</arg_value>", closers[] = "\"}]";
+    if ((*next = token_mask_advance(m, s, c->close))) return c->close;
+    int32_t id = tags && arg[*tag] ? try_byte(c, m, s, (uint8_t)arg[*tag], next) : -1;
+    *tag = id < 0 ? 0 : *tag + 1;
+    for (int i = 0; id < 0 && closers[i]; i++) id = try_byte(c, m, s, (uint8_t)closers[i], next);
+    return id;
+}
+
+/* Walks byte by byte to a place where the text may end. From everywhere something must lead on. */
 static void finish(context *c, token_mask *m, grammar_state s, buf *text) {
-    search q = { .list = xalloc(SEARCH_MAX * sizeof *q.list) };
-    search_put(&q, s, -1, -1);
-    int32_t at = 0;
-    for (; at < q.n && !token_mask_may_end(m, q.list[at].state); at++) {
-        grammar_state from = q.list[at].state;
-        for (int b = 0; b < 256; b++) search_put(&q, token_mask_advance(m, from, c->bytes[b]), at, c->bytes[b]);
-        search_put(&q, token_mask_advance(m, from, c->open), at, c->open);
-        search_put(&q, token_mask_advance(m, from, c->close), at, c->close);
+    int tag = 0;
+    size_t hint = 0;
+    uint32_t run = 0; /* characters of the request that come next */
+    for (int32_t i = 0; i < STEPS_MAX && !token_mask_may_end(m, s); i++) {
+        grammar_state next = GRAMMAR_DEAD;
+        uint32_t r = next_random(c), from = r % 256;
+        if (!run && !tag && (r >> 7 & 3) == 0) run = 1 + (r >> 9) % 12, hint = next_random(c);
+        int32_t id = run ? try_byte(c, m, s, (uint8_t)c->hints.p[hint++ % c->hints.n], &next) : -1;
+        run = id < 0 ? 0 : run - 1;
+        if (id < 0 && (tag || r >> 16 & 7)) id = try_close(c, m, s, r >> 20 & 1 || tag, &tag, &next);
+        for (uint32_t b = 0; b < 256 && id < 0; b++) id = try_byte(c, m, s, (uint8_t)(from + b), &next);
+        if (id < 0 && (next = token_mask_advance(m, s, c->open))) id = c->open;
+        if (id < 0) id = try_close(c, m, s, true, &tag, &next);
+        if (id < 0) {
+            fprintf(stderr, "behind: %.*s\n", (int)text->len, text->data);
+            die("a dead end");
+        }
+        buf_str(text, text_token_bytes(c->tm, id));
+        s = next;
+        token_mask_trim(m, &s, 1);
     }
-    if (at == q.n && at == SEARCH_MAX) die("no end was found");
-    if (at == q.n) {
-        fprintf(stderr, "behind: %.*s\n", (int)text->len, text->data);
-        die("a dead end");
-    }
-    buf back = { 0 };
-    for (; at > 0; at = q.list[at].from) {
-        str bytes = text_token_bytes(c->tm, q.list[at].token);
-        for (size_t i = bytes.n; i-- > 0;) buf_byte(&back, bytes.p[i]);
-    }
-    for (size_t i = back.len; i-- > 0;) buf_byte(text, back.data[i]);
-    buf_free(&back);
-    free(q.list);
-    free(q.seen);
+    if (!token_mask_may_end(m, s)) die("no end was found");
 }
 
 static void sample(context *c, const grammar *g, int32_t tokens, buf *text) {
@@ -210,6 +203,8 @@ static status make_grammar(context *c, const json_t *rq, grammar **g, err *e) {
 }
 
 static void put_answer(context *c, const json_t *rq, const grammar *g, buf *out) {
+    const json_t *hints = json_object_get(rq, "hints");
+    c->hints = json_string_length(hints) ? (str){ json_string_value(hints), json_string_length(hints) } : STR("0");
     c->seed = (uint64_t)json_integer_value(json_object_get(rq, "seed"));
     json_int_t count = json_integer_value(json_object_get(rq, "count"));
     buf_str(out, STR("{\"texts\":["));
