@@ -222,10 +222,9 @@ status pattern_new(pattern **out, str regex_text, body_mode mode, int64_t min, i
         b->full = b->f.full || min > PATTERN_STATES_MAX;
         if (!b->full) build(b, first);
         if (b->full)
-            s = err_set(
-                e, ERR_UNSUPPORTED,
-                "pattern: the expression, with the bounds of the length, needs an automaton of more than %d states",
-                PATTERN_STATES_MAX - 1);
+            s = err_set(e, ERR_UNSUPPORTED,
+                        "the expression, with the bounds of the length, needs an automaton of more than %d states",
+                        PATTERN_STATES_MAX - 1);
     }
     if (s == OK)
         *out = b->p;
@@ -243,6 +242,8 @@ void pattern_free(pattern *p) {
     free(p->accepts);
     free(p);
 }
+
+uint32_t pattern_states(const pattern *p) { return p->n; }
 
 uint32_t pattern_start(const pattern *p) { return p->start; }
 

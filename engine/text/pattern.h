@@ -23,6 +23,7 @@ typedef struct pattern pattern;
 status pattern_new(pattern **out, str regex, body_mode mode, int64_t min, int64_t max, err *e);
 void pattern_free(pattern *p); /* NULL is fine */
 
+uint32_t pattern_states(const pattern *p); /* how many; memory and the time that it took go by them */
 /* States are small numbers; 0: no accepted string begins like this. */
 uint32_t pattern_start(const pattern *p);
 uint32_t pattern_step(const pattern *p, uint32_t state, uint8_t byte);

@@ -22,11 +22,11 @@ static const code_range SPACES[] = { { 9, 13 }, { ' ', ' ' } };
 static const code_range LINE_ENDS[] = { { '\n', '\n' }, { '\r', '\r' }, { 0x2028, 0x2029 } };
 
 static status refuse(parser *p, size_t at, const char *what) {
-    return err_set(p->e, ERR_UNSUPPORTED, "pattern: %s at offset %zu is not supported", what, at);
+    return err_set(p->e, ERR_UNSUPPORTED, "%s at offset %zu is not supported", what, at);
 }
 
 static status broken(parser *p, const char *what) {
-    return err_set(p->e, ERR_REQUEST, "pattern: %s at offset %zu", what, p->at);
+    return err_set(p->e, ERR_REQUEST, "%s at offset %zu", what, p->at);
 }
 
 static bool peek(const parser *p, char c) { return p->at < p->text.n && p->text.p[p->at] == c; }

@@ -4,7 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
-enum { DECIMALS = 6 };
+enum { DECIMALS = 6, PATTERN_WORK = 64 /* for a state */ };
 #define DECIMAL_UNIT 1e6
 #define DECIMAL_MAX 999999999999999 /* 9 digits before the point; exact as a double */
 
@@ -53,19 +53,12 @@ static status build_number(schema_job *j, const spec *s, int32_t id) {
     return OK;
 }
 
-static status compile_pattern(schema_job *j, const spec *s, pattern **p) {
-    int64_t max = s->max_length < GRAMMAR_COUNT_MAX ? s->max_length : -1;
-    status st = pattern_new(p, s->pattern, j->body, s->min_length, max, j->e);
-    if (st != OK) {
-        buf text = { 0 };
-        buf_printf(&text, "%s", j->e ? j->e->text : "");
-        schema_refuse(j, st, s->at, NULL, buf_cstr(&text));
-        buf_free(&text);
-        return st;
-    }
+status schema_pattern(schema_job *j, const spec *s, body_mode mode, int64_t min, int64_t max, pattern **p) {
+    err why;
+    status st = pattern_new(p, s->pattern, mode, min, max < GRAMMAR_COUNT_MAX ? max : -1, &why);
+    if (st != OK) return schema_refuse(j, st, s->pattern_at, "pattern", why.text);
     grammar_keep_pattern(j->g, *p);
-    if (!pattern_start(*p)) schema_contradicts(j, s->at, "no string satisfies pattern and length");
-    return schema_spend(j, s->pattern.n + PATTERN_STATES_MAX);
+    return schema_spend(j, s->pattern.n + PATTERN_WORK * (size_t)pattern_states(*p));
 }
 
 static status build_string(schema_job *j, const spec *s, int32_t id) {
@@ -75,7 +68,8 @@ static status build_string(schema_job *j, const spec *s, int32_t id) {
         return OK;
     }
     pattern *p;
-    TRY(compile_pattern(j, s, &p));
+    TRY(schema_pattern(j, s, j->body, s->min_length, s->max_length, &p));
+    if (!pattern_start(p)) schema_contradicts(j, s->at, "no string satisfies pattern and length");
     j->g->nodes[id] = (node){ .kind = NODE_PATTERN, .body = (uint8_t)j->body, .pattern = p };
     return OK;
 }

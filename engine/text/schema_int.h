@@ -103,7 +103,8 @@ typedef struct spec {
     uint32_t meant; /* of these, what texts are made of */
     json_t *values; /* enum and const, owned; NULL: any */
     int64_t min_length, max_length, min_items, max_items, min_props, max_props;
-    str pattern;     /* p NULL: none */
+    str pattern; /* p NULL: none */
+    const place *pattern_at;
     bool is_bounded; /* numbers */
     double lo, hi;
     bool lo_open, hi_open;  /* the bound itself is out */
@@ -114,6 +115,9 @@ status spec_of(schema_job *j, const need *flat, spec *s); /* spec_free in any ca
 void spec_free(spec *s);
 bool spec_allows_scalar(const spec *s, const json_t *v, const pattern *p);
 uint32_t type_of_value(const json_t *v);
+
+/* The automaton of the pattern that there is, for strings of that kind; owned by the grammar. */
+status schema_pattern(schema_job *j, const spec *s, body_mode mode, int64_t min, int64_t max, pattern **p);
 
 /* Fills in a node. */
 status build_spec(schema_job *j, const need *flat, const spec *s, int32_t id);

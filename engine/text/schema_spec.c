@@ -85,7 +85,7 @@ static status read_values(schema_job *j, const need_item *item, spec *s) {
         json_decref(alone);
     }
     if ((list || one) && !json_array_size(s->values))
-        schema_contradicts(j, item->at, list ? "enum leaves no value" : "const is none of the values of enum");
+        schema_contradicts(j, item->at, one ? "const is none of the values of enum" : "enum leaves no value");
     return schema_spend(j, json_array_size(list));
 }
 
@@ -121,6 +121,7 @@ static status read_pattern(schema_job *j, const need_item *item, spec *s) {
     if (s->pattern.p && !str_eq(text, s->pattern))
         return schema_refuse(j, ERR_UNSUPPORTED, item->at, "pattern", "two patterns for one string are not supported");
     s->pattern = text;
+    s->pattern_at = item->at;
     return OK;
 }
 

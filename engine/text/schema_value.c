@@ -114,10 +114,9 @@ status build_values(schema_job *j, const need *flat, const spec *s, int32_t id) 
                           .nodes = arena_alloc(j->mem, (n + 1) * sizeof *parts.nodes),
                           .n_nodes = 1 };
     /* Values are compared in the plain spelling of JSON, whatever strings look like here. */
-    if (s->pattern.p) TRY(pattern_new(&parts.p, s->pattern, BODY_JSON, 0, -1, j->e));
+    if (s->pattern.p) TRY(schema_pattern(j, s, BODY_JSON, 0, GRAMMAR_COUNT_MAX, &parts.p));
     status st = OK;
     for (size_t i = 0; i < n && st == OK; i++) st = add_value(j, flat, s, json_array_get(s->values, i), &parts);
-    pattern_free(parts.p);
     TRY(st);
     if (!parts.n_words && parts.n_nodes == 1) {
         schema_contradicts(j, s->at, "none of the values is valid under the other keywords");

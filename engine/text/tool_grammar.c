@@ -36,14 +36,9 @@ static status build_text_words(schema_job *j, const spec *s, const pattern *p, i
 
 static status build_text(schema_job *j, const spec *s, int32_t id) {
     pattern *p = NULL;
-    int64_t max = s->max_length < GRAMMAR_COUNT_MAX ? s->max_length : -1;
     if (!(s->types & TYPE_STRING) && !s->values) return OK; /* contradicts: stays empty */
-    if (s->pattern.p) {
-        status st = s->values ? pattern_new(&p, s->pattern, BODY_JSON, 0, -1, j->e)
-                              : pattern_new(&p, s->pattern, BODY_RAW, s->min_length, max, j->e);
-        TRY(st);
-        grammar_keep_pattern(j->g, p);
-    }
+    if (s->pattern.p && s->values) TRY(schema_pattern(j, s, BODY_JSON, 0, GRAMMAR_COUNT_MAX, &p));
+    if (s->pattern.p && !s->values) TRY(schema_pattern(j, s, BODY_RAW, s->min_length, s->max_length, &p));
     if (s->values) return build_text_words(j, s, p, id);
     node *n = &j->g->nodes[id];
     if (p)
