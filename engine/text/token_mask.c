@@ -3,6 +3,10 @@
  * either stays inside, which depends on the token alone and is known from the trie's tables, or closes the string, and
  * only the rest behind the quote has to be walked. Masks of the last states are kept: a string keeps its state.
  *
+ * A grammar in which very many readings go on side by side could take seconds for one mask. When the work for it is
+ * used up, only first bytes are still tried: such a mask leaves out longer tokens, and is never empty for it. How much
+ * work a mask takes depends on its state alone, so masks do.
+ *
  * A set of positions allows what any of them allows, so those inside of strings are done one by one from the tables,
  * and the others together by a walk. */
 #include "engine/text/token_mask.h"
@@ -14,9 +18,10 @@
 #include <stdlib.h>
 
 enum {
-    MASKS_KEPT = 32,
+    MASKS_KEPT = 64,
     WALK_KEEP = 1 << 14, /* states that a walk may leave behind for the next one */
-    WALK_MOST = 1 << 17  /* states that a walk may hold */
+    WALK_MOST = 1 << 17, /* states that a walk may hold */
+    WALK_WORK = 1 << 23  /* positions that are tried for one mask */
 };
 
 typedef struct kept_mask {
@@ -34,6 +39,7 @@ struct token_mask {
     size_t n_words;
     kept_mask kept[MASKS_KEPT];
     uint64_t clock;
+    size_t work;      /* for the mask that is being found */
     int32_t *singles; /* tokens that the grammar names */
     int32_t n_singles;
 };
@@ -107,7 +113,9 @@ static void walk(token_mask *m, uint32_t node, grammar_state s, uint32_t *bits) 
     m->path[base] = s;
     for (uint32_t i = node + 1; i < t->nodes[node].end;) {
         const trie_node *n = &t->nodes[i];
-        grammar_state next = grammar_run_step(m->run, m->path[n->depth - 1], n->byte);
+        grammar_state from = m->path[n->depth - 1], next = GRAMMAR_DEAD;
+        m->work += m->run->sets[from].n;
+        if (m->work <= WALK_WORK || n->depth == 1) next = grammar_run_step(m->run, from, n->byte);
         if (next == GRAMMAR_DEAD) {
             i = n->end;
             continue;
@@ -241,6 +249,7 @@ static void find_mask(token_mask *m, grammar_state s, uint32_t *bits) {
     memset(bits, 0, m->n_words * sizeof *bits);
     uint32_t others[GRAMMAR_SET_MAX], n_others = 0, n = m->run->sets[s].n, at = m->run->sets[s].at;
     run_room room = run_mark(m->run);
+    m->work = 0;
     for (uint32_t i = 0; i < n; i++) {
         inside in;
         uint32_t c = m->run->members[at + i];
