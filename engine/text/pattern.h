@@ -13,7 +13,7 @@
 #include "engine/base/str.h"
 #include "engine/text/grammar_body.h"
 
-enum { PATTERN_STATES_MAX = 1 << 14 };
+enum { PATTERN_STATES_MAX = 1 << 13 };
 
 typedef struct pattern pattern;
 

@@ -51,7 +51,8 @@ void schema_contradicts(schema_job *j, const place *at, const char *what) {
 }
 
 static status too_large(schema_job *j) {
-    return err_set(j->e, ERR_UNSUPPORTED, "schema: too large: at most %d parts, alternatives multiplied out",
+    return err_set(j->e, ERR_UNSUPPORTED,
+                   "schema: too large: at most %d parts, alternatives multiplied out, and few large patterns",
                    GRAMMAR_NODES_MAX);
 }
 
@@ -109,16 +110,18 @@ static void make_room(schema_job *j) {
     for (size_t i = 0; i < j->n_todos; i++) *need_slot(j, &j->todos[i].what) = (uint32_t)i + 1;
 }
 
-status schema_node(schema_job *j, const need *n, int32_t *id) {
-    if (n->never) return *id = NODE_EMPTY, OK;
-    if (!n->n) return schema_any(j, id);
-    TRY(schema_spend(j, n->n));
+status schema_node(schema_job *j, const need *given, int32_t *id) {
+    need n = *given;
+    TRY(need_flatten(j, &n));
+    if (n.never) return *id = NODE_EMPTY, OK;
+    if (!n.n) return schema_any(j, id);
+    if (n.n == 1) n.items[0].at = place_anew(j, n.items[0].at);
     make_room(j);
-    uint32_t *slot = need_slot(j, n);
+    uint32_t *slot = need_slot(j, &n);
     if (!*slot) {
         int32_t node;
         TRY(schema_add(j, &node));
-        j->todos[j->n_todos++] = (todo){ *n, node };
+        j->todos[j->n_todos++] = (todo){ n, node };
         *slot = (uint32_t)j->n_todos;
     }
     *id = j->todos[*slot - 1].node;
@@ -161,16 +164,14 @@ static status build_group(schema_job *j, const need *flat, const need_item *grou
     return build_union(j, id, nodes, n);
 }
 
-static status build_node(schema_job *j, need flat, int32_t id) {
-    TRY(need_flatten(j, &flat));
-    if (flat.never) return OK; /* the node stays empty */
+static status build_node(schema_job *j, const need *flat, int32_t id) {
     const char *keyword;
     uint32_t done;
-    const need_item *group = need_find_group(&flat, &keyword, &done);
-    if (group) return build_group(j, &flat, group, keyword, done, id);
+    const need_item *group = need_find_group(flat, &keyword, &done);
+    if (group) return build_group(j, flat, group, keyword, done, id);
     spec sp;
-    status s = spec_of(j, &flat, &sp);
-    if (s == OK) s = build_spec(j, &flat, &sp, id);
+    status s = spec_of(j, flat, &sp);
+    if (s == OK) s = build_spec(j, flat, &sp, id);
     spec_free(&sp);
     return s;
 }
@@ -178,7 +179,7 @@ static status build_node(schema_job *j, need flat, int32_t id) {
 status schema_job_run(schema_job *j) {
     for (; j->next < j->n_todos; j->next++) {
         todo t = j->todos[j->next];
-        TRY(build_node(j, t.what, t.node));
+        TRY(build_node(j, &t.what, t.node));
     }
     return OK;
 }

@@ -31,7 +31,7 @@ typedef struct need {
     bool never;
 } need;
 
-enum { NEED_ITEMS_MAX = 256, SCHEMA_WORK_MAX = 8 << 20 };
+enum { NEED_ITEMS_MAX = 256, SCHEMA_WORK_MAX = 4 << 20 };
 
 typedef struct todo {
     need what;
@@ -55,7 +55,8 @@ typedef struct schema_job {
 
 void schema_job_init(schema_job *j, grammar *g, const json_t *root, body_mode body, err *e);
 void schema_job_deinit(schema_job *j);
-/* The node of a need, filled in by schema_job_run. */
+/* The node of a need, filled in by schema_job_run. A need that comes down to one schema has the same node wherever it
+ * stands: then what leads back to itself is left to the grammar. */
 status schema_node(schema_job *j, const need *n, int32_t *id);
 status schema_job_run(schema_job *j);
 /* grammar_finish, and the refusal of a root that allows nothing. */
@@ -65,6 +66,7 @@ status schema_refuse(schema_job *j, status code, const place *at, const char *ke
 void schema_contradicts(schema_job *j, const place *at, const char *what);
 status schema_spend(schema_job *j, size_t work);
 const place *place_root(schema_job *j, const json_t *schema);
+const place *place_anew(schema_job *j, const place *p); /* the same for messages, but nothing above led to it */
 /* Adds the schema that stands below the keyword (and below name or index, when name.p or index is given) of the schema
  * at `up`. inner: it speaks of a part of the value. ERR_REQUEST: it is no schema. */
 typedef struct below {
@@ -75,7 +77,8 @@ typedef struct below {
 } below;
 status need_put(schema_job *j, need *n, const json_t *schema, const place *up, below b);
 status need_put_at(schema_job *j, need *n, const json_t *schema, const place *at, uint32_t done);
-/* Adds what $ref and allOf lead to, and refuses keywords that are not offered. */
+/* Adds what $ref and allOf lead to, refuses keywords that are not offered, and leaves out schemas that say nothing more
+ * themselves. */
 status need_flatten(schema_job *j, need *n);
 /* The first schema with alternatives that have not been chosen from; NULL: none. */
 const need_item *need_find_group(const need *n, const char **keyword, uint32_t *done);
@@ -112,6 +115,7 @@ typedef struct spec {
 } spec;
 
 status spec_of(schema_job *j, const need *flat, spec *s); /* spec_free in any case */
+bool spec_reads(const json_t *schema);                    /* does it say anything itself? */
 void spec_free(spec *s);
 bool spec_allows_scalar(const spec *s, const json_t *v, const pattern *p);
 uint32_t type_of_value(const json_t *v);

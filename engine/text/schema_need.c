@@ -13,6 +13,12 @@ static const place *new_place(schema_job *j, place p) {
 
 const place *place_root(schema_job *j, const json_t *schema) { return new_place(j, (place){ .schema = schema }); }
 
+const place *place_anew(schema_job *j, const place *p) {
+    place copy = *p;
+    copy.is_inner = true;
+    return new_place(j, copy);
+}
+
 /* Did the schema lead to this place, for the same value? Then it cannot be a reason for itself. */
 static bool is_above(const place *at, const json_t *schema) {
     for (; at; at = at->is_inner ? NULL : at->up)
@@ -183,6 +189,11 @@ static status expand(schema_job *j, need *n, need_item item) {
     return OK;
 }
 
+static bool says_more(const need_item *item) {
+    return (!(item->done & DONE_ANY) && json_object_get(item->schema, "anyOf")) ||
+           (!(item->done & DONE_ONE) && json_object_get(item->schema, "oneOf")) || spec_reads(item->schema);
+}
+
 status need_flatten(schema_job *j, need *n) {
     need flat = { .never = n->never };
     for (size_t i = 0; i < n->n; i++) TRY(need_put_at(j, &flat, n->items[i].schema, n->items[i].at, n->items[i].done));
@@ -191,6 +202,10 @@ status need_flatten(schema_job *j, need *n) {
         flat.items[i].done |= DONE_FLAT;
         TRY(expand(j, &flat, flat.items[i]));
     }
+    size_t kept = 0;
+    for (size_t i = 0; i < flat.n; i++)
+        if (says_more(&flat.items[i])) flat.items[kept++] = flat.items[i];
+    flat.n = kept;
     *n = flat;
     return OK;
 }

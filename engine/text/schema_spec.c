@@ -185,6 +185,15 @@ static status read_lists(schema_job *j, const need_item *item) {
     return OK;
 }
 
+bool spec_reads(const json_t *schema) {
+    static const char *const others[] = { "type", "enum", "const", "uniqueItems" };
+    for (size_t k = 0; k < sizeof others / sizeof *others; k++)
+        if (json_object_get(schema, others[k])) return true;
+    for (size_t k = 0; k < sizeof HINTS / sizeof *HINTS; k++)
+        if (json_object_get(schema, HINTS[k].name)) return true;
+    return false;
+}
+
 static uint32_t hinted_types(const need *flat) {
     uint32_t types = 0;
     for (size_t i = 0; i < flat->n; i++)

@@ -119,7 +119,7 @@ class Maker:
         pattern, make = self.r.choice(PATTERNS)
         schema = {"type": "string", "pattern": pattern}
         if self.r.random() < 0.3:
-            schema["maxLength"] = 24
+            schema["maxLength"] = 20
         return schema, lambda: make(self.r)
 
     def value(self, depth=0):
