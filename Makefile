@@ -136,6 +136,7 @@ SIMT_SELF := $(patsubst %.cpp,$(B)/%,$(wildcard tests/simt/test_simt*.cpp))
 SIMT_CXX  := $(filter-out $(SIMT_SELF),$(patsubst %.cpp,$(B)/%,$(wildcard tests/simt/test_*.cpp)))
 OPS    := $(if $(wildcard tests/ops/*.c),$(B)/tests/ops/test_ops)
 SCRIPT := $(B)/tests/e2e/skiff-script
+CONSTR := $(B)/tests/text/constrained
 RUN    := python3 tests/run.py
 
 $(UNIT) $(MODEL) $(SIMT_C): $(B)/%: $(B)/%.o $(B)/libskiff.a
@@ -162,6 +163,11 @@ $(SCRIPT): $(patsubst %.c,$(B)/%.o,$(wildcard tests/e2e/*.c)) $(B)/libskiff.a
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
+# Constrained answers behind a pipe, for a program that has them validated by another one.
+$(CONSTR): $(B)/tests/text/constrained.o $(B)/libskiff.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
 # "@": alone, because it measures time or uses every processor.
 LOSSLESS = $(foreach t,1 2,"$(if $(filter 2,$t),@)lossless-$(t)-threads=./$(B)/skiff verify lossless --prompts tests/prompts.jsonl --limit 32 --predict 200 --threads $(t) --shapes chains") \
            "lossless-combinations=./$(B)/skiff verify lossless --prompts tests/prompts.jsonl --limit 6 --predict 60 --threads 1 --shapes combinations" \
@@ -169,6 +175,7 @@ LOSSLESS = $(foreach t,1 2,"$(if $(filter 2,$t),@)lossless-$(t)-threads=./$(B)/s
 GOLDEN   = "golden=./$(B)/skiff verify golden tests/golden"
 TEXT     = "text=./$(B)/skiff verify text tests/golden"
 E2E      = "@e2e-server=python3 tests/e2e/test_server.py ./$(SCRIPT)" "@e2e-demo=python3 tests/e2e/test_demo.py ./$(B)/skiff"
+WRITTEN  = "constrained=python3 tests/text/test_constrained.py ./$(CONSTR)"
 LINT     = "lint=tests/lint/run.sh" "lint-selftest=tests/lint/selftest.sh"
 
 # Hostile files and requests must end in one clear error without a finding of the sanitizers.
@@ -182,10 +189,10 @@ SIMT_RUN  = $(patsubst $(B)/%,$(call SIMT_OF,$(SAN))/%,$(SIMT_C) $(SIMT_SELF) $(
 
 test: deps-test ## everything: unit, ops, simt, golden, model, lossless, e2e, lint, sanitizers; the last line counts
 	@.ci/deps $(DEPS_LINT) || true
-	@$(MAKE) -j$(JOBS) $(B)/skiff $(UNIT) $(MODEL) $(OPS) $(SCRIPT)
+	@$(MAKE) -j$(JOBS) $(B)/skiff $(UNIT) $(MODEL) $(OPS) $(SCRIPT) $(CONSTR) venv
 	@$(if $(SAN),,$(MAKE) -j$(JOBS) SAN=address,undefined san-programs)
 	@$(MAKE) simt-builds
-	@$(RUN) --jobs 2 $(LOSSLESS) $(UNIT) $(OPS) $(SIMT_RUN) $(MODEL) $(GOLDEN) $(TEXT) $(E2E) $(if $(SAN),,$(SAN_RUN)) $(LINT)
+	@$(RUN) --jobs 2 $(LOSSLESS) $(UNIT) $(OPS) $(SIMT_RUN) $(MODEL) $(GOLDEN) $(TEXT) $(WRITTEN) $(E2E) $(if $(SAN),,$(SAN_RUN)) $(LINT)
 san-programs: $(B)/skiff $(UNIT) $(OPS)
 simt-builds:
 	@$(MAKE) -j$(JOBS) SIMT=1 simt-programs
@@ -193,8 +200,14 @@ simt-builds:
 simt-programs: $(SIMT_C) $(SIMT_SELF) $(SIMT_CXX)
 simt-self: $(SIMT_SELF)
 .PHONY: san-programs simt-builds simt-programs simt-self
-test-unit: deps-test $(B)/skiff $(UNIT) ## tests/unit and the text cases; T=pattern selects of tests/unit
-	@$(RUN) $(if $(T),$(filter $(B)/tests/unit/$(T),$(UNIT)),$(UNIT) $(TEXT))
+test-unit: deps-test $(B)/skiff $(UNIT) $(if $(T),,$(CONSTR) venv) ## tests/unit and the text cases; T=pattern selects of tests/unit
+	@$(RUN) $(if $(T),$(filter $(B)/tests/unit/$(T),$(UNIT)),$(UNIT) $(TEXT) $(WRITTEN))
+# What cannot be installed is a skipped test, not a failure.
+venv: build/venv/ready ## the Python packages that tests compare with, in build/venv
+build/venv/ready: tests/requirements.txt
+	@mkdir -p build
+	@{ python3 -m venv build/venv && build/venv/bin/pip install -q $$(sed -n 's/ *#.*//; /==/p' $<) && touch $@; } >build/venv.log 2>&1 || echo "no packages for tests: see build/venv.log"
+.PHONY: venv
 test-ops: deps-test $(OPS) ## every op, case by case, against the scalar reference
 	@$(RUN) $(OPS)
 test-simt: deps-test simt-builds ## CUDA kernels as fibers on the CPU, and the shim that they run on
