@@ -103,6 +103,9 @@ typedef struct reply_options {
     bool ignore_end; /* end tokens are ordinary tokens */
 } reply_options;
 
+/* What the content of an answer must be: engine/text/schema.h, tool_grammar.h. */
+struct grammar;
+
 typedef struct gen_request {
     const int32_t *tokens; /* rendered prompt, at least one, all below the vocabulary */
     size_t n_tokens;
@@ -113,6 +116,7 @@ typedef struct gen_request {
     bool no_cache;     /* nothing of earlier conversations is used, and nothing of this one is kept */
     const int32_t *prediction; /* tokens that the answer may repeat: they are looked up first; NULL: none */
     size_t n_prediction;
+    const struct grammar *grammar; /* NULL: anything. Lives as long as mem (arena_at_end) */
     int32_t logprobs; /* alternatives told with every token, at most LOGPROBS_MAX; -1: no log-probabilities */
     arena *mem;       /* owns every pointer above; adopted when engine_submit returns OK */
     void *user;       /* comes back in every event */

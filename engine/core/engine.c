@@ -177,6 +177,7 @@ static void engine_main(void *arg) {
         arena_free(tr.rq.mem);
         if (!is_broken(en) && steps_status(en->pair.steps, &en->failure) != OK) set_state(en, ENGINE_FAILED);
     }
+    token_trie_free(env.trie);
 }
 
 /* ---- front end ---- */

@@ -3,6 +3,7 @@
 #include "engine/core/generate.h"
 
 #include "engine/base/clock.h"
+#include "engine/core/constraint.h"
 #include "engine/core/pair.h"
 #include "engine/core/propose.h"
 #include "engine/core/reply.h"
@@ -16,6 +17,7 @@ typedef struct run {
     gen_totals totals;
     propose propose;
     turn turn;
+    constraint *constraint; /* NULL: the answer is free */
     int32_t max_new;
     int32_t anchor;                         /* last token that was chosen; it has no keys and values yet */
     token_logprobs logprobs[DEPTH_MAX + 1]; /* of the step's tokens, when the request asks */
@@ -103,6 +105,7 @@ static int32_t emit(run *r, const step_out *out, int64_t ns) {
             r->logprobs[kept - 1] = logprobs_of(&out->logprobs[kept - 1], reply_was_content(r->reply));
     }
     if (r->ended && r->why == DONE_LENGTH) reply_finish(r->reply, true, &r->text);
+    if (r->constraint) constraint_emitted(r->constraint, out->token, kept);
     post_step(r, out->token, kept, out, ns);
     return kept;
 }
@@ -190,7 +193,15 @@ void generate_refuse(const generate_env *env, const taken_request *tr) {
     post_one(&r, &failed);
 }
 
-void generate(const generate_env *env, const taken_request *tr) {
+static void constrain(run *r, generate_env *env) {
+    const gen_request *rq = &r->tr->rq;
+    if (!rq->grammar) return;
+    if (!env->trie) env->trie = token_trie_of_model(env->text);
+    r->constraint = constraint_new(env->trie, rq->grammar, env->text, rq->reply.start);
+    steps_set_mask(env->steps, constraint_fill, r->constraint);
+}
+
+void generate(generate_env *env, const taken_request *tr) {
     const gen_request *rq = &tr->rq;
     run r = { .env = env, .tr = tr, .mark = clock_ns() };
     r.totals = (gen_totals){ .prompt = (int32_t)rq->n_tokens, .end_token = -1, .stop_index = -1 };
@@ -210,6 +221,7 @@ void generate(const generate_env *env, const taken_request *tr) {
     r.reply = reply_new(env->text, &rq->reply);
     r.turn = (turn){ .steps = env->steps, .timelines = env->timelines };
     set_pick(&r);
+    constrain(&r, env);
     r.totals.cached = turn_begin(&r.turn, rq->tokens, (int32_t)rq->n_tokens, !rq->no_cache);
     gen_event started = event(&r, GEN_STARTED);
     started.u.started.cached = r.totals.cached;
@@ -230,6 +242,8 @@ void generate(const generate_env *env, const taken_request *tr) {
         post_one(&r, &done);
     }
     turn_end(&r.turn, r.totals.generated);
+    steps_set_mask(env->steps, NULL, NULL);
+    constraint_free(r.constraint);
     reply_free(r.reply);
     parts_free(&r.text);
 }
