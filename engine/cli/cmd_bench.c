@@ -207,8 +207,8 @@ static double per_round(int64_t ns, int64_t rounds) { return rounds ? (double)ns
 static void print_table(const pair *p, const results *r, int32_t k, int32_t tree) {
     char shape[32] = "chains";
     if (tree) snprintf(shape, sizeof shape, "trees of %d nodes", tree);
-    printf("%s, %d thread%s; %d proposals deep, %s; ms, median (least)\n", p->where, p->lanes,
-           p->lanes == 1 ? "" : "s", k, shape);
+    printf("%s, %d thread%s; %d proposals deep, %s; ms, median (least)\n", p->where, p->lanes, p->lanes == 1 ? "" : "s",
+           k, shape);
     printf("prefill of %d tokens: %.2f (%.2f), %.0f tokens/s at the median\n", r->prefill_tokens,
            samples_share(&r->prefill, 0.5), samples_share(&r->prefill, 0.0),
            r->prefill_tokens * 1000.0 / samples_share(&r->prefill, 0.5));
