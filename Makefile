@@ -104,6 +104,7 @@ UNIT   := $(patsubst %.c,$(B)/%,$(wildcard tests/unit/test_*.c))
 MODEL  := $(patsubst %.c,$(B)/%,$(wildcard tests/model/test_*.c))
 OPS    := $(if $(wildcard tests/ops/*.c),$(B)/tests/ops/test_ops)
 SCRIPT := $(B)/tests/e2e/skiff-script
+LINES  := $(B)/tests/text/text_lines
 RUN    := python3 tests/run.py
 
 $(UNIT) $(MODEL): $(B)/%: $(B)/%.o $(B)/libskiff.a
@@ -119,6 +120,11 @@ $(OPS): $(patsubst %.c,$(B)/%.o,$(wildcard tests/ops/*.c)) $(B)/libskiff.a
 
 # The server over a scripted engine: its objects come first, so the archive's engine stays out.
 $(SCRIPT): $(patsubst %.c,$(B)/%.o,$(wildcard tests/e2e/*.c)) $(B)/libskiff.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+# The text side behind a pipe, for the programs that compare it with others.
+$(LINES): $(B)/tests/text/text_lines.o $(B)/libskiff.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
