@@ -38,7 +38,7 @@ SIMD := $(wildcard kernels/simd/*.c)
 LIB  := $(SRC:%.c=$(B)/%.o) $(B)/engine/load/demo.o $(foreach i,$(ISAS),$(SIMD:kernels/simd/%.c=$(B)/kernels/simd/$(i)/%.o))
 
 DEPS_BUILD := gcc libc6-dev libevent-dev libjansson-dev libpcre2-dev
-DEPS_TEST  := libcmocka-dev python3 curl
+DEPS_TEST  := libcmocka-dev python3 python3-venv curl
 DEPS_LINT  := clang-format cppcheck
 
 ifeq ($(V),0)
@@ -58,7 +58,11 @@ deps: ## install the Debian packages that the build needs, where that is allowed
 	@.ci/deps $(DEPS_BUILD)
 deps-test: deps
 	@.ci/deps $(DEPS_TEST)
-.PHONY: deps deps-test
+	@.ci/venv build/venv tests/requirements.txt || true # tests that need it say that they are skipped
+venv: ## build/venv with the Python packages of tests/requirements.txt
+	@.ci/deps python3 python3-venv
+	@.ci/venv build/venv tests/requirements.txt
+.PHONY: deps deps-test venv
 
 serve: deps ## build, then serve the demo pair on 127.0.0.1:8000 (the next free port if that is taken)
 	@$(MAKE) -j$(JOBS) skiff
@@ -134,6 +138,10 @@ LOSSLESS = $(foreach t,1 2,"$(if $(filter 2,$t),@)lossless-$(t)-threads=./$(B)/s
            "lossless-fp8=./$(B)/skiff verify lossless --prompts tests/prompts.jsonl --limit 4 --predict 50 --threads 1 --shapes combinations --kv-dtype fp8_e4m3"
 GOLDEN   = "golden=./$(B)/skiff verify golden tests/golden"
 TEXT     = "text=./$(B)/skiff verify text tests/golden"
+# The same text side against other programs; the whole of it is "make test-text-full".
+COMPARE      = "text-tokenizer=python3 tests/text/test_tokenizer.py $(LINES) --strings 2500 --decodes 300 --every 16" \
+               "text-chat=python3 tests/text/test_chat.py $(LINES) --conversations 600 --templates 3000"
+COMPARE_FULL = "text-tokenizer=python3 tests/text/test_tokenizer.py $(LINES)" "text-chat=python3 tests/text/test_chat.py $(LINES)"
 E2E      = "@e2e-server=python3 tests/e2e/test_server.py ./$(SCRIPT)" "@e2e-demo=python3 tests/e2e/test_demo.py ./$(B)/skiff"
 LINT     = "lint=tests/lint/run.sh" "lint-selftest=tests/lint/selftest.sh"
 
@@ -143,13 +151,17 @@ SAN_RUN  = $(patsubst $(B)/%,$(SAN_B)/%,$(UNIT) $(OPS)) "san-text=./$(SAN_B)/ski
 
 test: deps-test ## everything: unit, ops, golden, model, lossless, e2e, lint, sanitizers; the last line counts
 	@.ci/deps $(DEPS_LINT) || true
-	@$(MAKE) -j$(JOBS) $(B)/skiff $(UNIT) $(MODEL) $(OPS) $(SCRIPT)
+	@$(MAKE) -j$(JOBS) $(B)/skiff $(UNIT) $(MODEL) $(OPS) $(SCRIPT) $(LINES)
 	@$(if $(SAN),,$(MAKE) -j$(JOBS) SAN=address,undefined san-programs)
-	@$(RUN) --jobs 2 $(LOSSLESS) $(UNIT) $(OPS) $(MODEL) $(GOLDEN) $(TEXT) $(E2E) $(if $(SAN),,$(SAN_RUN)) $(LINT)
+	@$(RUN) --jobs 2 $(LOSSLESS) $(UNIT) $(OPS) $(MODEL) $(GOLDEN) $(TEXT) $(COMPARE) $(E2E) $(if $(SAN),,$(SAN_RUN)) $(LINT)
 san-programs: $(B)/skiff $(UNIT) $(OPS)
 .PHONY: san-programs
 test-unit: deps-test $(B)/skiff $(UNIT) ## tests/unit and the text cases; T=pattern selects of tests/unit
 	@$(RUN) $(if $(T),$(filter $(B)/tests/unit/$(T),$(UNIT)),$(UNIT) $(TEXT))
+test-text: deps-test $(B)/skiff $(LINES) ## tokenizer and templates against golden cases, and shortly against tokenizers and jinja2
+	@$(RUN) $(TEXT) $(COMPARE)
+test-text-full: deps-test $(LINES) ## 20,000 random strings, every code point, 5,000 conversations and 20,000 templates against tokenizers and jinja2
+	@$(RUN) $(COMPARE_FULL)
 test-ops: deps-test $(OPS) ## every op, case by case, against the scalar reference
 	@$(RUN) $(OPS)
 test-model: deps-test skiff $(MODEL) ## the promises on the demo pair: golden, invariance, purity, acceptance, lossless
@@ -159,7 +171,7 @@ test-e2e: deps-test skiff $(SCRIPT) ## the server over real sockets
 lint: ## include directions, headers alone, forbidden words, clang-format, cppcheck
 	@.ci/deps $(DEPS_LINT) python3 || true
 	@$(RUN) $(LINT)
-.PHONY: test test-unit test-ops test-model test-e2e lint
+.PHONY: test test-unit test-text test-text-full test-ops test-model test-e2e lint
 
 ## measuring, formatting, installing
 bench: all ## prefill, plain decoding, every way to speculate on the demo mix; writes perf/results

@@ -291,7 +291,7 @@ typedef struct vars {
 
 static void add_var(vars *v, const char *name, value val) { v->list[v->n++] = (tmpl_var){ name, val }; }
 
-static status add_kwarg(chat *c, vars *v, const char *name, const json_t *val) {
+static status add_kwarg(chat *c, vars *v, const char *name, const json_t *val, const value *source) {
     /* Templates test switches for truth: there the text "false" would be true. */
     static const char *const switches[] = { "enable_thinking", "preserve_thinking", "render_assistant_messages_raw" };
     static const char *const reserved[] = { "messages", "tools", "add_generation_prompt" };
@@ -300,6 +300,7 @@ static status add_kwarg(chat *c, vars *v, const char *name, const json_t *val) {
     err why;
     if (is_one_of(name, reserved, 3)) return refuse(c, "the name belongs to the request itself");
     if (value_from_json(c->mem, &converted, val, &why) != OK) return refuse(c, "%s", why.text);
+    if (source && source->kind == VALUE_DICT && find(*source, name)) value_respell(&converted, *find(*source, name));
     bool is_switch = is_one_of(name, switches, 3), is_given = !is_switch || converted.kind != VALUE_NONE;
     if (is_switch && is_given && converted.kind != VALUE_BOOL)
         return refuse(c, "expected true or false, found %s", sent_type(converted));
@@ -312,8 +313,9 @@ static status add_kwargs(chat *c, vars *v, const char *member, const json_t *obj
     size_t mark = enter(c, "%s", member);
     if (object && !json_is_object(object) && !json_is_null(object)) return refuse(c, "expected an object");
     json_t *tree = (json_t *)(uintptr_t)object; /* the iterator's type is not const; it changes nothing */
+    const value *source = c->source.kind == VALUE_DICT ? find(c->source, member) : NULL;
     for (void *it = json_object_iter(tree); it; it = json_object_iter_next(tree, it))
-        TRY(add_kwarg(c, v, json_object_iter_key(it), json_object_iter_value(it)));
+        TRY(add_kwarg(c, v, json_object_iter_key(it), json_object_iter_value(it), source));
     leave(c, mark);
     return OK;
 }
@@ -323,6 +325,7 @@ static status add_default_kwargs(chat *c, vars *v, const json_t *object) {
     chat own = *c;
     err why;
     own.param = NULL;
+    own.source = value_undefined();
     own.e = &why;
     if (add_kwargs(&own, v, "default_chat_template_kwargs", object) == OK) return OK;
     return err_set(c->e, ERR_MODEL, "generation_config.json: %s", why.text);

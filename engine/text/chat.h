@@ -12,8 +12,9 @@ typedef struct chat_request {
     const json_t *tools;    /* array or NULL */
     const json_t *kwargs;   /* chat_template_kwargs of the request, object or NULL; wins over the model's defaults */
     bool add_generation_prompt;
-    str source; /* JSON text of the request, an object with the members messages and tools: numbers are rendered as they
-                 * are spelled there, which the trees above have lost. p NULL: in Python's spelling */
+    str source; /* JSON text of the request, an object with the members messages, tools and chat_template_kwargs:
+                 * numbers are rendered as they are spelled there, which the trees above have lost. p NULL: in Python's
+                 * spelling */
 } chat_request;
 
 /* Appends the rendered prompt to out. ERR_TEMPLATE: the template raised or failed; the message has its line. */

@@ -172,7 +172,8 @@ static status apply_groupby(run *r, value in, const call_args *a, value *out) {
     TRY(run_iterate_(r, in, &l));
     TRY(key_all(r, l, v[0], value_truth(v[2]), &k));
     for (size_t i = 0; i < l->n; i++) {
-        if (k[i].key.kind == VALUE_UNDEFINED && v[1].kind == VALUE_UNDEFINED) return run_fail_undefined_(r, k[i].key);
+        if (l->n > 1 && k[i].key.kind == VALUE_UNDEFINED && v[1].kind == VALUE_UNDEFINED)
+            return run_fail_undefined_(r, k[i].key); /* alone it is compared with nothing */
         if (k[i].key.kind == VALUE_UNDEFINED) k[i].key = v[1];
     }
     TRY(sort_keyed(r, &k, l->n, false));

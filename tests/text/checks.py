@@ -42,6 +42,13 @@ def options(about, **counts):
     return args
 
 
+def around(expected, found):
+    """Both, from shortly before the first place where they differ."""
+    a, b = json.dumps(expected, ensure_ascii=False), json.dumps(found, ensure_ascii=False)
+    at = next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+    return [("..." if at > 40 else "") + ascii(t[max(0, at - 40):at + 160]) for t in (a, b)]
+
+
 class Tally:
     """A named group of comparisons is one test."""
 
@@ -57,7 +64,7 @@ class Tally:
                 continue
             bad += 1
             if bad <= limit:
-                print(f"  {name}: {json.dumps(given, ensure_ascii=True)[:3000]}\n    expected {json.dumps(expected)[:1500]}\n    found    {json.dumps(found)[:1500]}", flush=True)
+                print("  {}: {}\n    expected {}\n    found    {}".format(name, json.dumps(given)[:3000], *around(expected, found)), flush=True)
         print(f"{'FAIL' if bad or not n else 'ok  '} {name}: {n} compared, {bad} differ", flush=True)
         self.passed += not bad and n > 0
         self.failed += bad > 0 or not n

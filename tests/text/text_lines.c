@@ -6,10 +6,12 @@
  *   {"split": TEXT}                         -> {"pieces": [TEXT...]}, added tokens not looked for
  *   {"decode": [ID...]}                     -> {"text": TEXT}
  *   {"template": SOURCE, "vars": {...}}     -> {"text": TEXT}
- *   {"messages": [...], "tools", "kwargs", "add_generation_prompt"} -> {"text": TEXT}, through chat_render
- * What fails gives {"error": MESSAGE, "stage": "parse" or "run"}; a line that is no request ends the program. */
+ *   {"messages": [...], "tools", "chat_template_kwargs", "add_generation_prompt"} -> {"text": TEXT}, through
+ * chat_render What fails gives {"error": MESSAGE, "stage": "parse" or "run"}; a line that is no request ends the
+ * program. */
 #include "engine/base/clock.h"
 #include "engine/base/file.h"
+#include "engine/server/api_json.h"
 #include "engine/text/chat.h"
 #include "engine/text/text.h"
 #include "engine/text/tmpl.h"
@@ -101,12 +103,13 @@ static status do_template(server *sv, value source, const value_dict *request, c
 }
 
 static status do_chat(server *sv, str line, err *e) {
-    json_t *tree = json_loadb(line.p, line.n, JSON_ALLOW_NUL, NULL);
+    json_error_t why;
+    json_t *tree = api_json_load(line, &why);
     if (!tree) return err_set(e, ERR_REQUEST, "jansson does not read this line");
     buf text = { 0 };
     chat_request rq = { .messages = json_object_get(tree, "messages"),
                         .tools = json_object_get(tree, "tools"),
-                        .kwargs = json_object_get(tree, "kwargs"),
+                        .kwargs = json_object_get(tree, "chat_template_kwargs"),
                         .add_generation_prompt = json_is_true(json_object_get(tree, "add_generation_prompt")),
                         .source = line };
     status s = chat_render(sv->tm, &rq, &text, NULL, e);
