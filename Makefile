@@ -16,7 +16,7 @@ B       := build/$(VARIANT)
 prefix  ?= /usr/local
 JOBS    := $(shell nproc)
 
-WARN    := -Wall -Wextra -Werror -Wshadow=local -Wmissing-prototypes -Wstrict-prototypes -Wvla -Wundef -Wpointer-arith
+WARN    := -Wall -Wextra -Werror $(if $(findstring clang,$(CC)),,-Wshadow=local) -Wmissing-prototypes -Wstrict-prototypes -Wvla -Wundef -Wpointer-arith
 # Fused operations are written, never contracted by the compiler; no fast-math anywhere.
 CFLAGS  := -std=gnu17 -D_GNU_SOURCE -O2 -g $(WARN) -fno-math-errno -ffp-contract=off -I.
 LDFLAGS :=
@@ -132,6 +132,25 @@ $(LINES): $(B)/tests/text/text_lines.o $(B)/libskiff.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
+# Fuzz drivers: tests replay their inputs, libFuzzer looks for more of them (clang; objects of their own).
+FUZZ      := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+REPLAYS   := $(FUZZ:%=$(B)/tests/fuzz/replay-%)
+REPLAY     = $(foreach f,$(FUZZ),"replay-$(f)=./$(B)/tests/fuzz/replay-$(f) tests/fuzz/corpus/$(f)")
+FUZZERS   := $(FUZZ:%=$(B)/tests/fuzz/fuzz-%)
+FUZZ_LIB  := $(patsubst %.c,$(B)/%.o,$(filter engine/base/% engine/text/%,$(SRC)) engine/load/cfg.c engine/load/safetensors.c \
+             engine/core/reply.c engine/server/api_json.c)
+FUZZ_MAKE  = $(MAKE) -j$(JOBS) CC=clang SAN=fuzzer-no-link,address,undefined
+FUZZ_B    := build/san-fuzzer-no-link-address-undefined
+FUZZ_TIME ?= 60
+
+$(REPLAYS): $(B)/tests/fuzz/replay-%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/replay.o $(B)/libskiff.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+$(FUZZERS): $(B)/tests/fuzz/fuzz-%: $(B)/tests/fuzz/fuzz_%.o $(FUZZ_LIB)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -fsanitize=fuzzer,address,undefined -o $@ $^ $(LDLIBS)
+
 # "@": alone, because it measures time or uses every processor.
 LOSSLESS = $(foreach t,1 2,"$(if $(filter 2,$t),@)lossless-$(t)-threads=./$(B)/skiff verify lossless --prompts tests/prompts.jsonl --limit 32 --predict 200 --threads $(t) --shapes chains") \
            "lossless-combinations=./$(B)/skiff verify lossless --prompts tests/prompts.jsonl --limit 6 --predict 60 --threads 1 --shapes combinations" \
@@ -147,21 +166,30 @@ LINT     = "lint=tests/lint/run.sh" "lint-selftest=tests/lint/selftest.sh"
 
 # Hostile files and requests must end in one clear error without a finding of the sanitizers.
 SAN_B    := build/san-address-undefined
-SAN_RUN  = $(patsubst $(B)/%,$(SAN_B)/%,$(UNIT) $(OPS)) "san-text=./$(SAN_B)/skiff verify text tests/golden" "@san-e2e-demo=python3 tests/e2e/test_demo.py ./$(SAN_B)/skiff"
+SAN_RUN  = $(patsubst $(B)/%,$(SAN_B)/%,$(UNIT) $(OPS)) $(foreach f,$(FUZZ),"san-replay-$(f)=./$(SAN_B)/tests/fuzz/replay-$(f) tests/fuzz/corpus/$(f)") "san-text=./$(SAN_B)/skiff verify text tests/golden" "@san-e2e-demo=python3 tests/e2e/test_demo.py ./$(SAN_B)/skiff"
 
 test: deps-test ## everything: unit, ops, golden, model, lossless, e2e, lint, sanitizers; the last line counts
 	@.ci/deps $(DEPS_LINT) || true
-	@$(MAKE) -j$(JOBS) $(B)/skiff $(UNIT) $(MODEL) $(OPS) $(SCRIPT) $(LINES)
+	@$(MAKE) -j$(JOBS) $(B)/skiff $(UNIT) $(MODEL) $(OPS) $(SCRIPT) $(LINES) $(REPLAYS)
 	@$(if $(SAN),,$(MAKE) -j$(JOBS) SAN=address,undefined san-programs)
-	@$(RUN) --jobs 2 $(LOSSLESS) $(UNIT) $(OPS) $(MODEL) $(GOLDEN) $(TEXT) $(COMPARE) $(E2E) $(if $(SAN),,$(SAN_RUN)) $(LINT)
-san-programs: $(B)/skiff $(UNIT) $(OPS)
+	@$(RUN) --jobs 2 $(LOSSLESS) $(UNIT) $(OPS) $(MODEL) $(GOLDEN) $(TEXT) $(COMPARE) $(REPLAY) $(E2E) $(if $(SAN),,$(SAN_RUN)) $(LINT)
+san-programs: $(B)/skiff $(UNIT) $(OPS) $(REPLAYS)
 .PHONY: san-programs
 test-unit: deps-test $(B)/skiff $(UNIT) ## tests/unit and the text cases; T=pattern selects of tests/unit
 	@$(RUN) $(if $(T),$(filter $(B)/tests/unit/$(T),$(UNIT)),$(UNIT) $(TEXT))
-test-text: deps-test $(B)/skiff $(LINES) ## tokenizer and templates against golden cases, and shortly against tokenizers and jinja2
-	@$(RUN) $(TEXT) $(COMPARE)
+test-text: deps-test $(B)/skiff $(LINES) $(REPLAYS) ## tokenizer and templates against golden cases, and shortly against tokenizers and jinja2
+	@$(RUN) $(TEXT) $(COMPARE) $(REPLAY)
 test-text-full: deps-test $(LINES) ## 20,000 random strings, every code point, 5,000 conversations and 20,000 templates against tokenizers and jinja2
 	@$(RUN) $(COMPARE_FULL)
+fuzz-%: deps-fuzz ## libFuzzer on one driver of tests/fuzz for FUZZ_TIME seconds; what it finds goes to build/fuzz
+	@$(FUZZ_MAKE) $(FUZZ_B)/tests/fuzz/fuzz-$*
+	@mkdir -p build/fuzz/$*
+	./$(FUZZ_B)/tests/fuzz/fuzz-$* -max_total_time=$(FUZZ_TIME) -timeout=10 -rss_limit_mb=2048 -max_len=16384 -print_final_stats=1 $(patsubst %,-dict=%,$(wildcard tests/fuzz/$*.dict)) -artifact_prefix=build/fuzz/$*- build/fuzz/$* tests/fuzz/corpus/$*
+fuzz-smoke: deps-fuzz ## every fuzz driver for 30 seconds
+	@for f in $(FUZZ); do $(MAKE) fuzz-$$f FUZZ_TIME=30 || exit 1; done
+deps-fuzz: deps
+	@.ci/deps clang libclang-rt-14-dev
+.PHONY: fuzz-smoke deps-fuzz
 test-ops: deps-test $(OPS) ## every op, case by case, against the scalar reference
 	@$(RUN) $(OPS)
 test-model: deps-test skiff $(MODEL) ## the promises on the demo pair: golden, invariance, purity, acceptance, lossless
@@ -178,6 +206,9 @@ bench: all ## prefill, plain decoding, every way to speculate on the demo mix; w
 	@mkdir -p perf/results
 	./skiff bench --prompts tests/prompts.jsonl --json perf/results/bench.json
 	./skiff bench spec --prompts tests/prompts.jsonl --json perf/results/spec.json --plots perf/results
+bench-text: deps-test $(LINES) ## tokenizing against tokenizers, an agent's prompt, hard texts; writes perf/results/text.json
+	@mkdir -p perf/results
+	@python3 perf/text.py --program $(LINES) --json perf/results/text.json
 format: ## clang-format over all sources
 	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format -i
 install: all ## to $(prefix), below DESTDIR
@@ -187,6 +218,6 @@ clean: ## remove build/ and ./skiff
 	rm -rf build skiff
 help: ## this list
 	@awk -F ':.*## ' '/^## /{ printf "\n%s\n", substr($$0, 4) } /^[a-z][a-z0-9-]*:.*## /{ printf "  %-12s %s\n", $$1, $$2 }' Makefile
-.PHONY: bench format install clean help
+.PHONY: bench bench-text format install clean help
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)

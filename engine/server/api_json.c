@@ -34,7 +34,21 @@ static void put_widened(buf *out, str s) {
     }
 }
 
+/* jansson loses a raw NUL that stands behind a number. */
+static bool has_nul(str text, json_error_t *why) {
+    const char *nul = text.n ? memchr(text.p, 0, text.n) : NULL;
+    if (!nul) return false;
+    const char *line = nul;
+    *why = (json_error_t){ .line = 1, .position = (int)(nul - text.p), .text = "a raw NUL byte" };
+    while (line > text.p && line[-1] != '\n') line--;
+    for (const char *p = text.p; p < nul; p++) why->line += *p == '\n';
+    why->column = (int)(nul - line) + 1;
+    why->text[JSON_ERROR_TEXT_LENGTH - 1] = json_error_invalid_syntax;
+    return true;
+}
+
 json_t *api_json_load(str text, json_error_t *why) {
+    if (has_nul(text, why)) return NULL;
     json_t *v = json_loadb(text.p, text.n, JSON_ALLOW_NUL, why);
     if (v || json_error_code(why) != json_error_numeric_overflow) return v;
     buf wide = { 0 };

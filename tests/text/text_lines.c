@@ -112,8 +112,18 @@ static status do_chat(server *sv, str line, err *e) {
                         .kwargs = json_object_get(tree, "chat_template_kwargs"),
                         .add_generation_prompt = json_is_true(json_object_get(tree, "add_generation_prompt")),
                         .source = line };
+    token_list ids = { 0 };
+    int64_t start = clock_ns(), rendered;
     status s = chat_render(sv->tm, &rq, &text, NULL, e);
-    if (s == OK) put_text(&sv->out, buf_view(&text));
+    rendered = clock_ns();
+    if (s == OK && json_is_true(json_object_get(tree, "timed"))) {
+        s = text_encode(sv->tm, buf_view(&text), true, &ids, e);
+        buf_printf(&sv->out, "{\"bytes\":%zu,\"n\":%zu,\"render_ns\":%lld,\"encode_ns\":%lld}", text.len, ids.n,
+                   (long long)(rendered - start), (long long)(clock_ns() - rendered));
+    } else if (s == OK) {
+        put_text(&sv->out, buf_view(&text));
+    }
+    token_list_free(&ids);
     buf_free(&text);
     json_decref(tree);
     return s;

@@ -43,6 +43,11 @@ static void test_refusals(void **state) {
         assert_null(api_json_load(str_of(bad[i]), &why));
         assert_true(why.text[0]);
     }
+    json_error_t why;
+    assert_null(api_json_load(STR("{\n\"a\": 1\0}"), &why)); /* jansson would not see it */
+    assert_int_equal(why.line, 2);
+    assert_int_equal(why.column, 7);
+    assert_int_equal(json_error_code(&why), json_error_invalid_syntax);
 }
 
 int main(void) {
