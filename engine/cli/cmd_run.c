@@ -17,6 +17,7 @@ enum { EXIT_INTERRUPTED = 130 };
 typedef struct run_opts {
     model_opts m;
     bool raw, json, quiet, ignore_end;
+    bool guard;
     int think; /* auto, on, off */
     const char *system, *stop;
     int64_t predict, top_k, seed, min_tokens;
@@ -26,6 +27,8 @@ typedef struct run_opts {
 static const opt LIST[] = {
     { .kind = OPT_HEADING, .help = "Prompt" },
     { "raw", OPT_SET_AT(run_opts, raw), .help = "complete the text as it is, without the chat template" },
+    { "no-control-in-content", OPT_SET_AT(run_opts, guard),
+      .help = "control tokens in the prompt are ordinary characters" },
     { "system", .value = "TEXT", OPT_TEXT_AT(run_opts, system), .help = "system message of the chat" },
     { "reasoning", .preset = "auto", OPT_CHOICE_AT(run_opts, think, "auto on off"),
       .help = "whether the model thinks before it answers; auto: as the model's files say" },
@@ -92,7 +95,7 @@ static status render(const run_opts *o, const text_model *tm, str prompt, buf *o
     status s = content ? OK : err_set(e, ERR_REQUEST, "the prompt is not valid UTF-8");
     json_array_append_new(messages, json_pack("{ss,so*}", "role", "user", "content", content));
     if (o->think) json_object_set_new(kwargs, "enable_thinking", json_boolean(o->think == 1));
-    chat_request rq = { .messages = messages, .kwargs = kwargs, .add_generation_prompt = true };
+    chat_request rq = { .messages = messages, .kwargs = kwargs, .add_generation_prompt = true, .guard = o->guard };
     if (s == OK) s = chat_render(tm, &rq, out, NULL, e);
     json_decref(messages);
     json_decref(kwargs);
@@ -107,13 +110,14 @@ static status encode(const run_opts *o, const text_model *tm, str prompt, gen_re
     if (o->raw) {
         int32_t start = text_start_token(tm);
         if (start >= 0) token_list_push(&ids, start);
-        s = text_encode(tm, prompt, true, &ids, e);
+        s = text_encode(tm, prompt, !o->guard, &ids, e);
         if (s == OK && ids.n >= 2 && start >= 0 && ids.ids[1] == start)
             memmove(ids.ids, ids.ids + 1, --ids.n * sizeof *ids.ids);
         rq->reply.start = REPLY_RAW;
     } else {
         s = render(o, tm, prompt, &rendered, e);
-        if (s == OK) s = text_encode(tm, buf_view(&rendered), true, &ids, e);
+        if (s == OK && o->guard) s = text_encode_guarded(tm, buf_view(&rendered), &ids, e);
+        if (s == OK && !o->guard) s = text_encode(tm, buf_view(&rendered), true, &ids, e);
         if (s == OK) rq->reply.start = chat_start(tm, ids.ids, ids.n);
     }
     if (s == OK) {

@@ -84,6 +84,8 @@ const added_token *added_find(const added_set *s, str text) {
     return t && t->text.n == text.n ? t : NULL;
 }
 
+bool added_begins(const added_set *s, str text) { return text.n && match(s, text); }
+
 /* ---- flags ---- */
 
 /* White_Space of Unicode. */

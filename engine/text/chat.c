@@ -17,8 +17,9 @@ enum { PATH_BYTES = 64 }; /* of chat_render's param */
 
 typedef struct chat {
     arena *mem;
-    value source;          /* the request as a dict whose numbers are spelled, or undefined */
-    char path[PATH_BYTES]; /* what is being read: "messages[2].content"; cut when longer */
+    const text_model *guard; /* whose added tokens users and tools may not use, NULL: they may */
+    value source;            /* the request as a dict whose numbers are spelled, or undefined */
+    char path[PATH_BYTES];   /* what is being read: "messages[2].content"; cut when longer */
     size_t path_len;
     char *param; /* may be NULL */
     err *e;
@@ -224,6 +225,14 @@ static status read_reasoning(chat *c, value message, value_dict *out) {
     return OK;
 }
 
+static value guard_content(chat *c, value content) {
+    buf text = { 0 };
+    text_put_guarded(c->guard, content.s, &text);
+    value guarded = value_str(arena_str(c->mem, buf_view(&text)));
+    buf_free(&text);
+    return guarded;
+}
+
 /* Members that nobody here knows stay: templates may. */
 static status read_message(chat *c, value message, value *out) {
     str role = { 0 };
@@ -231,6 +240,8 @@ static status read_message(chat *c, value message, value *out) {
     if (message.kind != VALUE_DICT) return refuse(c, "expected an object, found %s", sent_type(message));
     TRY(read_role(c, message, &role));
     TRY(read_content(c, message, &content));
+    bool is_foreign = str_eq(role, STR("user")) || str_eq(role, STR("tool"));
+    if (c->guard && is_foreign) content = guard_content(c, content);
     *out = copy_dict(c, message);
     value_dict_put(c->mem, out->dict, "role", value_str(role));
     value_dict_put(c->mem, out->dict, "content", content);
@@ -364,7 +375,7 @@ static status collect_vars(chat *c, const text_model *tm, const chat_request *rq
 status chat_render(const text_model *tm, const chat_request *rq, buf *out, char param[64], err *e) {
     if (param) param[0] = 0;
     if (!tm->tmpl) return err_set(e, ERR_TEMPLATE, "the model has no chat template");
-    chat c = { .mem = arena_new(), .param = param, .e = e };
+    chat c = { .mem = arena_new(), .guard = rq->guard ? tm : NULL, .param = param, .e = e };
     if (rq->source.p)
         value_from_text(c.mem, &c.source, rq->source, NULL); /* unreadable: there is no spelling to keep */
     vars v = { 0 };

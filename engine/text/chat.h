@@ -12,6 +12,7 @@ typedef struct chat_request {
     const json_t *tools;    /* array or NULL */
     const json_t *kwargs;   /* chat_template_kwargs of the request, object or NULL; wins over the model's defaults */
     bool add_generation_prompt;
+    bool guard; /* contents of users and tools are guarded: text.h. The prompt goes through text_encode_guarded */
     str source; /* JSON text of the request, an object with the members messages, tools and chat_template_kwargs:
                  * numbers are rendered as they are spelled there, which the trees above have lost. p NULL: in Python's
                  * spelling */

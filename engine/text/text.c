@@ -207,6 +207,12 @@ status text_encode(const text_model *tm, str text, bool added, token_list *out, 
     return tokenizer_encode(tm->tokens, text, added, out, e);
 }
 
+void text_put_guarded(const text_model *tm, str text, buf *out) { tokenizer_put_guarded(tm->tokens, text, out); }
+
+status text_encode_guarded(const text_model *tm, str text, token_list *out, err *e) {
+    return tokenizer_encode_guarded(tm->tokens, text, out, e);
+}
+
 status text_split(const text_model *tm, str text, bool added, text_sink *sink, void *ctx, err *e) {
     return tokenizer_split(tm->tokens, text, added, sink, ctx, e);
 }

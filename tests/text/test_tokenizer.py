@@ -95,6 +95,16 @@ def compare_decodes(tally, name, tok, ours, texts, n, rng):
     tally.group(f"{name} there and back", ((s, s, got.get("text")) for s, got in zip(texts, ours.ask([{"decode": i} for i in ids]))))
 
 
+def compare_plain(tally, program, path, texts):
+    """Texts whose control tokens are ordinary characters, by either way."""
+    tok, ours = tokenizers.Tokenizer.from_file(str(path)), TextLines(program, path)
+    tok.encode_special_tokens = True
+    for name, option in (("without added tokens", {"added": False}), ("guarded", {"guarded": True})):
+        answers = ours.ask([{"encode": s, **option} for s in texts])
+        tally.group(name, ((s, tok.encode(s, add_special_tokens=False).ids, got.get("ids")) for s, got in zip(texts, answers)))
+    ours.close()
+
+
 CATEGORIES = "Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co".split()
 
 
@@ -129,6 +139,7 @@ def main():
     compare_decodes(tally, "demo", tok, ours, texts, args.decodes, rng)
     compare_code_points(tally, tok, ours, args.every)
     ours.close()
+    compare_plain(tally, args.program, demo, texts[:args.strings // 2])
     for path in sorted((ROOT / "tests/golden").glob("*/tokenizer.json")):
         compare_strings(tally, path.parent.name, args.program, path, texts[:args.strings // 10], rng)[1].close()
     with tempfile.TemporaryDirectory() as folder:

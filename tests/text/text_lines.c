@@ -2,6 +2,7 @@
  *
  * usage: text_lines TOKENIZER_JSON [CHAT_TEMPLATE]
  *   {"encode": TEXT, "added": BOOL}         -> {"ids": [ID...]}
+ *   {"encode": TEXT, "guarded": true}       -> {"ids": [ID...]}, of the guarded text
  *   {"encode": TEXT, "timed": true}         -> {"n": number of ids, "ns": time}
  *   {"split": TEXT}                         -> {"pieces": [TEXT...]}, added tokens not looked for
  *   {"decode": [ID...]}                     -> {"text": TEXT}
@@ -40,12 +41,22 @@ static void put_error(buf *out, const char *stage, const err *e) {
     buf_printf(out, ",\"stage\":\"%s\"}", stage);
 }
 
+static status encode_guarded(server *sv, str text, token_list *ids, err *e) {
+    buf guarded = { 0 };
+    text_put_guarded(sv->tm, text, &guarded);
+    status s = text_encode_guarded(sv->tm, buf_view(&guarded), ids, e);
+    buf_free(&guarded);
+    return s;
+}
+
 static status do_encode(server *sv, value text, const value_dict *request, err *e) {
     const value *added = value_dict_find_str(request, STR("added"));
     const value *timed = value_dict_find_str(request, STR("timed"));
     token_list ids = { 0 };
     int64_t start = clock_ns();
-    status s = text_encode(sv->tm, text.s, !added || value_truth(*added), &ids, e);
+    status s = value_dict_find_str(request, STR("guarded"))
+                   ? encode_guarded(sv, text.s, &ids, e)
+                   : text_encode(sv->tm, text.s, !added || value_truth(*added), &ids, e);
     int64_t ns = clock_ns() - start;
     if (s == OK && timed) {
         buf_printf(&sv->out, "{\"n\":%zu,\"ns\":%lld}", ids.n, (long long)ns);
