@@ -73,6 +73,11 @@ static void test_strings_of_python(void **state) {
     expect_text("{{ [1].copy() }}", "[1]");
     expect_text("{{ -0.0 // 1 }}{{ 7.5 // -2 }}", "-0.0-4.0");
     expect_text("{{ range(true) | list }}", "[0]");
+    expect_text("{{ [{'a': 2, 'b': 1}, {'a': 1, 'b': 2}, {'a': 1, 'b': 1}] | sort(attribute='a,b') | "
+                "map(attribute='b') | join }}",
+                "121");
+    expect_text("{{ [none, none, none] | sort }}{{ [[1], {}] | sort | length if false }}", "[None, None, None]");
+    expect_failure("{{ {'a': none, 'b': none} | dictsort(by='value') }}", true, "not supported between");
     expect_failure("{{ 1 is odd is odd }}", false, "cannot be chained");
     expect_failure("{% filter length %}a{% endfilter %}", true, "must give a str");
     expect_failure("{{ dict()[1:] }}", true, "'dict' object has no slices");
