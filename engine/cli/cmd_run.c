@@ -116,8 +116,7 @@ static status encode(const run_opts *o, const text_model *tm, str prompt, gen_re
         rq->reply.start = REPLY_RAW;
     } else {
         s = render(o, tm, prompt, &rendered, e);
-        if (s == OK && o->guard) s = text_encode_guarded(tm, buf_view(&rendered), &ids, e);
-        if (s == OK && !o->guard) s = text_encode(tm, buf_view(&rendered), true, &ids, e);
+        if (s == OK) s = chat_encode(tm, buf_view(&rendered), o->guard, &ids, e);
         if (s == OK) rq->reply.start = chat_start(tm, ids.ids, ids.n);
     }
     if (s == OK) {

@@ -385,6 +385,19 @@ status chat_render(const text_model *tm, const chat_request *rq, buf *out, char 
     return s;
 }
 
+status chat_encode(const text_model *tm, str prompt, bool guard, token_list *out, err *e) {
+    size_t n = out->n;
+    int32_t start = text_start_token(tm);
+    if (start >= 0) token_list_push(out, start);
+    size_t head = out->n;
+    status s = guard ? text_encode_guarded(tm, prompt, out, e) : text_encode(tm, prompt, true, out, e);
+    if (s != OK) out->n = n;
+    if (s != OK || head == n || out->n == head || out->ids[head] != start) return s;
+    memmove(out->ids + n, out->ids + head, (out->n - head) * sizeof *out->ids);
+    out->n--;
+    return OK;
+}
+
 /* White space behind the last tag does not change the state that the tag left. */
 reply_start chat_start(const text_model *tm, const int32_t *ids, size_t n) {
     int32_t open = text_find_token(tm, STR("<think>"));

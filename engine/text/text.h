@@ -19,7 +19,8 @@ typedef struct text_files {
     str chat_template;     /* chat_template.jinja; else the member chat_template of tokenizer_config.json; else chat is
                               refused */
     str generation_config; /* generation_config.json: end ids, default_chat_template_kwargs */
-    str config;            /* config.json: end ids when generation_config has none */
+    str config;            /* config.json: end ids when generation_config has none. The tokenizer's eos_token and a
+                            * "</assistant>" that the template writes are end tokens in any case */
 } text_files;
 
 /* vocab: rows of the embedding table; every id of the tokenizer must be below it. The files may go away afterwards. */
