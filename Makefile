@@ -22,7 +22,7 @@ B       := $(if $(SIMT),$(call SIMT_OF,$(SAN)),build/$(or $(call SAN_OF,$(SAN)),
 prefix  ?= /usr/local
 JOBS    := $(shell nproc)
 
-WARN    := -Wall -Wextra -Werror -Wshadow=local -Wmissing-prototypes -Wstrict-prototypes -Wvla -Wundef -Wpointer-arith
+WARN    := -Wall -Wextra -Werror $(if $(findstring clang,$(CC)),,-Wshadow=local) -Wmissing-prototypes -Wstrict-prototypes -Wvla -Wundef -Wpointer-arith
 # Fused operations are written, never contracted by the compiler; no fast-math anywhere.
 CFLAGS  := -std=gnu17 -D_GNU_SOURCE -O2 -g $(WARN) -fno-math-errno -ffp-contract=off -I.
 LDFLAGS :=
@@ -57,7 +57,7 @@ SHIM := $(if $(SIMT),$(patsubst %,$(B)/%.o,$(wildcard tests/simt/simt_*.cpp)))
 LIB  := $(SRC:%.c=$(B)/%.o) $(CUDA) $(SHIM) $(B)/engine/load/demo.o $(foreach i,$(ISAS),$(SIMD:kernels/simd/%.c=$(B)/kernels/simd/$(i)/%.o))
 
 DEPS_BUILD := gcc libc6-dev libevent-dev libjansson-dev libpcre2-dev
-DEPS_TEST  := libcmocka-dev python3 curl g++ binutils
+DEPS_TEST  := libcmocka-dev python3 python3-venv curl g++ binutils
 DEPS_LINT  := clang-format cppcheck
 
 ifeq ($(V),0)
@@ -77,7 +77,11 @@ deps: ## install the Debian packages that the build needs, where that is allowed
 	@.ci/deps $(DEPS_BUILD)
 deps-test: deps
 	@.ci/deps $(DEPS_TEST)
-.PHONY: deps deps-test
+	@.ci/venv build/venv tests/requirements.txt || true # tests that need it say that they are skipped
+venv: ## build/venv with the Python packages of tests/requirements.txt
+	@.ci/deps python3 python3-venv
+	@.ci/venv build/venv tests/requirements.txt
+.PHONY: deps deps-test venv
 
 serve: deps ## build, then serve the demo pair on 127.0.0.1:8000 (the next free port if that is taken)
 	@$(MAKE) -j$(JOBS) skiff
@@ -137,6 +141,7 @@ SIMT_CXX  := $(filter-out $(SIMT_SELF),$(patsubst %.cpp,$(B)/%,$(wildcard tests/
 OPS    := $(if $(wildcard tests/ops/*.c),$(B)/tests/ops/test_ops)
 SCRIPT := $(B)/tests/e2e/skiff-script
 CONSTR := $(B)/tests/text/constrained
+LINES  := $(B)/tests/text/text_lines
 RUN    := python3 tests/run.py
 
 $(UNIT) $(MODEL) $(SIMT_C): $(B)/%: $(B)/%.o $(B)/libskiff.a
@@ -168,19 +173,47 @@ $(CONSTR): $(B)/tests/text/constrained.o $(B)/libskiff.a
 	$(call say,LINK,$@)
 	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
+# The text side behind a pipe, for the programs that compare it with others.
+$(LINES): $(B)/tests/text/text_lines.o $(B)/libskiff.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+# Fuzz drivers: tests replay their inputs, libFuzzer looks for more of them (clang; objects of their own).
+FUZZ      := $(patsubst tests/fuzz/fuzz_%.c,%,$(wildcard tests/fuzz/fuzz_*.c))
+REPLAYS   := $(FUZZ:%=$(B)/tests/fuzz/replay-%)
+REPLAY     = $(foreach f,$(FUZZ),"replay-$(f)=./$(B)/tests/fuzz/replay-$(f) tests/fuzz/corpus/$(f)")
+FUZZERS   := $(FUZZ:%=$(B)/tests/fuzz/fuzz-%)
+FUZZ_LIB  := $(patsubst %.c,$(B)/%.o,$(filter engine/base/% engine/text/%,$(SRC)) engine/load/cfg.c engine/load/safetensors.c \
+             engine/core/reply.c engine/server/api_json.c)
+FUZZ_MAKE  = $(MAKE) -j$(JOBS) CC=clang SAN=fuzzer-no-link,address,undefined
+FUZZ_B    := build/san-fuzzer-no-link-address-undefined
+FUZZ_TIME ?= 60
+
+$(REPLAYS): $(B)/tests/fuzz/replay-%: $(B)/tests/fuzz/fuzz_%.o $(B)/tests/fuzz/replay.o $(B)/libskiff.a
+	$(call say,LINK,$@)
+	$(Q)$(CC) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
+$(FUZZERS): $(B)/tests/fuzz/fuzz-%: $(B)/tests/fuzz/fuzz_%.o $(FUZZ_LIB)
+	$(call say,LINK,$@)
+	$(Q)$(CC) -fsanitize=fuzzer,address,undefined -o $@ $^ $(LDLIBS)
+
 # "@": alone, because it measures time or uses every processor.
 LOSSLESS = $(foreach t,1 2,"$(if $(filter 2,$t),@)lossless-$(t)-threads=./$(B)/skiff verify lossless --prompts tests/prompts.jsonl --limit 32 --predict 200 --threads $(t) --shapes chains") \
            "lossless-combinations=./$(B)/skiff verify lossless --prompts tests/prompts.jsonl --limit 6 --predict 60 --threads 1 --shapes combinations" \
            "lossless-fp8=./$(B)/skiff verify lossless --prompts tests/prompts.jsonl --limit 4 --predict 50 --threads 1 --shapes combinations --kv-dtype fp8_e4m3"
 GOLDEN   = "golden=./$(B)/skiff verify golden tests/golden"
 TEXT     = "text=./$(B)/skiff verify text tests/golden"
+# The same text side against other programs; the whole of it is "make test-text-full".
+COMPARE      = "text-tokenizer=python3 tests/text/test_tokenizer.py $(LINES) --strings 2500 --decodes 300 --every 16 --seed 1" \
+               "text-chat=python3 tests/text/test_chat.py $(LINES) --conversations 600 --templates 3000 --seed 1"
+COMPARE_FULL = "text-tokenizer=python3 tests/text/test_tokenizer.py $(LINES)" "text-chat=python3 tests/text/test_chat.py $(LINES)"
 E2E      = "@e2e-server=python3 tests/e2e/test_server.py ./$(SCRIPT)" "@e2e-demo=python3 tests/e2e/test_demo.py ./$(B)/skiff"
 WRITTEN  = "constrained=python3 tests/text/test_constrained.py ./$(CONSTR)"
 LINT     = "lint=tests/lint/run.sh" "lint-selftest=tests/lint/selftest.sh"
 
 # Hostile files and requests must end in one clear error without a finding of the sanitizers.
 SAN_B    := build/san-address-undefined
-SAN_RUN  = $(patsubst $(B)/%,$(SAN_B)/%,$(UNIT) $(OPS)) "san-text=./$(SAN_B)/skiff verify text tests/golden" "@san-e2e-demo=python3 tests/e2e/test_demo.py ./$(SAN_B)/skiff"
+SAN_RUN  = $(patsubst $(B)/%,$(SAN_B)/%,$(UNIT) $(OPS)) $(foreach f,$(FUZZ),"san-replay-$(f)=./$(SAN_B)/tests/fuzz/replay-$(f) tests/fuzz/corpus/$(f)") "san-text=./$(SAN_B)/skiff verify text tests/golden" "@san-e2e-demo=python3 tests/e2e/test_demo.py ./$(SAN_B)/skiff"
 
 # The shim's own tests also run with the sanitizers that it has to work with.
 SIMT_SAN := address,undefined thread
@@ -189,25 +222,32 @@ SIMT_RUN  = $(patsubst $(B)/%,$(call SIMT_OF,$(SAN))/%,$(SIMT_C) $(SIMT_SELF) $(
 
 test: deps-test ## everything: unit, ops, simt, golden, model, lossless, e2e, lint, sanitizers; the last line counts
 	@.ci/deps $(DEPS_LINT) || true
-	@$(MAKE) -j$(JOBS) $(B)/skiff $(UNIT) $(MODEL) $(OPS) $(SCRIPT) $(CONSTR) venv
+	@$(MAKE) -j$(JOBS) $(B)/skiff $(UNIT) $(MODEL) $(OPS) $(SCRIPT) $(CONSTR) $(LINES) $(REPLAYS)
 	@$(if $(SAN),,$(MAKE) -j$(JOBS) SAN=address,undefined san-programs)
 	@$(MAKE) simt-builds
-	@$(RUN) --jobs 2 $(LOSSLESS) $(UNIT) $(OPS) $(SIMT_RUN) $(MODEL) $(GOLDEN) $(TEXT) $(WRITTEN) $(E2E) $(if $(SAN),,$(SAN_RUN)) $(LINT)
-san-programs: $(B)/skiff $(UNIT) $(OPS)
+	@$(RUN) --jobs 2 $(LOSSLESS) $(UNIT) $(OPS) $(SIMT_RUN) $(MODEL) $(GOLDEN) $(TEXT) $(COMPARE) $(WRITTEN) $(REPLAY) $(E2E) $(if $(SAN),,$(SAN_RUN)) $(LINT)
+san-programs: $(B)/skiff $(UNIT) $(OPS) $(REPLAYS)
 simt-builds:
 	@$(MAKE) -j$(JOBS) SIMT=1 simt-programs
 	@$(if $(SAN),,$(foreach s,$(SIMT_SAN),$(MAKE) -j$(JOBS) SIMT=1 SAN=$(s) simt-self &&) true)
 simt-programs: $(SIMT_C) $(SIMT_SELF) $(SIMT_CXX)
 simt-self: $(SIMT_SELF)
 .PHONY: san-programs simt-builds simt-programs simt-self
-test-unit: deps-test $(B)/skiff $(UNIT) $(if $(T),,$(CONSTR) venv) ## tests/unit and the text cases; T=pattern selects of tests/unit
-	@$(RUN) $(if $(T),$(filter $(B)/tests/unit/$(T),$(UNIT)),$(UNIT) $(TEXT) $(WRITTEN))
-# What cannot be installed is a skipped test, not a failure.
-venv: build/venv/ready ## the Python packages that tests compare with, in build/venv
-build/venv/ready: tests/requirements.txt
-	@mkdir -p build
-	@{ python3 -m venv build/venv && build/venv/bin/pip install -q $$(sed -n 's/ *#.*//; /==/p' $<) && touch $@; } >build/venv.log 2>&1 || echo "no packages for tests: see build/venv.log"
-.PHONY: venv
+test-unit: deps-test $(B)/skiff $(UNIT) ## tests/unit and the text cases; T=pattern selects of tests/unit
+	@$(RUN) $(if $(T),$(filter $(B)/tests/unit/$(T),$(UNIT)),$(UNIT) $(TEXT))
+test-text: deps-test $(B)/skiff $(LINES) $(CONSTR) $(REPLAYS) ## tokenizer, templates and constrained answers: golden cases, and shortly against tokenizers, jinja2, jsonschema
+	@$(RUN) $(TEXT) $(COMPARE) $(WRITTEN) $(REPLAY)
+test-text-full: deps-test $(LINES) ## 20,000 random strings, every code point, 5,000 conversations and 20,000 templates against tokenizers and jinja2
+	@$(RUN) $(COMPARE_FULL)
+fuzz-%: deps-fuzz ## libFuzzer on one driver of tests/fuzz for FUZZ_TIME seconds; what it finds goes to build/fuzz
+	@$(FUZZ_MAKE) $(FUZZ_B)/tests/fuzz/fuzz-$*
+	@mkdir -p build/fuzz/$*
+	./$(FUZZ_B)/tests/fuzz/fuzz-$* -max_total_time=$(FUZZ_TIME) -timeout=10 -rss_limit_mb=2048 -max_len=16384 -print_final_stats=1 $(patsubst %,-dict=%,$(wildcard tests/fuzz/$*.dict)) -artifact_prefix=build/fuzz/$*- build/fuzz/$* tests/fuzz/corpus/$*
+fuzz-smoke: deps-fuzz ## every fuzz driver for 30 seconds
+	@for f in $(FUZZ); do $(MAKE) fuzz-$$f FUZZ_TIME=30 || exit 1; done
+deps-fuzz: deps
+	@.ci/deps clang libclang-rt-14-dev
+.PHONY: fuzz-smoke deps-fuzz
 test-ops: deps-test $(OPS) ## every op, case by case, against the scalar reference
 	@$(RUN) $(OPS)
 test-simt: deps-test simt-builds ## CUDA kernels as fibers on the CPU, and the shim that they run on
@@ -219,13 +259,16 @@ test-e2e: deps-test skiff $(SCRIPT) ## the server over real sockets
 lint: ## include directions, headers alone, forbidden words, clang-format, cppcheck
 	@.ci/deps $(DEPS_LINT) python3 || true
 	@$(RUN) $(LINT)
-.PHONY: test test-unit test-ops test-simt test-model test-e2e lint
+.PHONY: test test-unit test-text test-text-full test-ops test-simt test-model test-e2e lint
 
 ## measuring, formatting, installing
 bench: all ## prefill, plain decoding, every way to speculate on the demo mix; writes perf/results
 	@mkdir -p perf/results
 	./skiff bench --prompts tests/prompts.jsonl --json perf/results/bench.json
 	./skiff bench spec --prompts tests/prompts.jsonl --json perf/results/spec.json --plots perf/results
+bench-text: deps-test $(LINES) ## tokenizing against tokenizers, an agent's prompt, hard texts; writes perf/results/text.json
+	@mkdir -p perf/results
+	@python3 perf/text.py --program $(LINES) --json perf/results/text.json
 format: ## clang-format over all sources
 	@git ls-files -co --exclude-standard '*.c' '*.h' '*.cpp' '*.cu' '*.cuh' | xargs clang-format -i
 install: all ## to $(prefix), below DESTDIR
@@ -235,6 +278,6 @@ clean: ## remove build/ and ./skiff
 	rm -rf build skiff
 help: ## this list
 	@awk -F ':.*## ' '/^## /{ printf "\n%s\n", substr($$0, 4) } /^[a-z][a-z0-9-]*:.*## /{ printf "  %-12s %s\n", $$1, $$2 }' Makefile
-.PHONY: bench format install clean help
+.PHONY: bench bench-text format install clean help
 
 -include $(shell find $(B) -name '*.d' 2>/dev/null)
