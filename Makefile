@@ -157,6 +157,10 @@ $(filter-out $(SIMT_SELF),$(patsubst %.cpp,$(B)/%,$(wildcard tests/simt/test_*.c
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(LDFLAGS) -o $@ $< $(B)/libskiff.a $(LDLIBS) -lcmocka
 
+$(patsubst %.c,$(B)/%,$(wildcard tests/simt/test_*.c)): $(B)/%: $(B)/%.o $(B)/libskiff.a
+	$(call say,LINK,$@)
+	$(Q)$(LINK) $(LDFLAGS) -o $@ $< $(B)/libskiff.a $(LDLIBS) -lcmocka
+
 # The server over a scripted engine: its objects come first, so the archive's engine stays out.
 $(SCRIPT): $(patsubst %.c,$(B)/%.o,$(wildcard tests/e2e/*.c)) $(B)/libskiff.a
 	$(call say,LINK,$@)
