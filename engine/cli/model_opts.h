@@ -40,10 +40,14 @@ typedef struct model_opts {
 
 /* Choices in the order of prefill_kind. */
 #define PREFILL_OPT_ROW(type, at)                                                                                      \
-    { "prefill", .preset = "exact", OPT_CHOICE_AT(type, at, "exact fast"),                                             \
-      .help = "exact: prompts are added up like answers, so it makes no difference what was computed before or how "   \
-              "a prompt is cut; fast (GPU only): dense products of 33 and more prompt rows by cuBLASLt, rounded "      \
-              "otherwise" }
+    {                                                                                                                  \
+        "prefill",                                                                                                     \
+            .preset = "exact", OPT_CHOICE_AT(type, at, "exact fast"),                                                  \
+            .help =                                                                                                    \
+                "exact: prompts are added up like answers, so it makes no difference what was computed before or how " \
+                "a prompt is cut; fast (GPU only): dense products of 33 and more prompt rows by cuBLASLt, rounded "    \
+                "otherwise"                                                                                            \
+    }
 
 /* Rows of an opt table; `type` is the command's struct, `m` its model_opts member. */
 #define MODEL_OPT_ROWS(type, m)                                                                                        \
@@ -75,7 +79,7 @@ typedef struct model_opts {
           .help = "compute threads; 0: the usable cores, less one when there are four or more" },                      \
     {                                                                                                                  \
         "prefill-chunk", .preset = "256", OPT_INT_AT(type, m.chunk, 1, 256),                                           \
-                         .help = "prompt rows per step; with an exact prefill it changes speed, never the result"                               \
+                         .help = "prompt rows per step; with an exact prefill it changes speed, never the result"      \
     }
 
 #define SPEC_OPT_ROWS(type, m)                                                                                         \

@@ -101,7 +101,8 @@ static status choose_place(pair *p, const engine_options *opt, err *e) {
         return send_weights(p, opt, e);
     }
     if (p->fast_prefill)
-        return err_set(e, ERR_USAGE, "--prefill fast: only a GPU has it (--backend cuda); on the CPU a prefill is exact");
+        return err_set(e, ERR_USAGE,
+                       "--prefill fast: only a GPU has it (--backend cuda); on the CPU a prefill is exact");
     TRY(choose_isa(opt->isa, &p->isa, e));
     snprintf(p->where, sizeof p->where, "%s", isa_name(p->isa));
     p->lanes = choose_lanes(opt->lanes);

@@ -1,9 +1,9 @@
 /* kernels/cuda/fast.h - dense products of wide steps by cuBLASLt, for a prefill that may round otherwise than decoding.
  *
- * Which ops: linear and glu, and the shared expert of moe_up and moe_down, for more rows than PRODUCT_ROWS. The head has
- * one row in a prefill, and routed experts stay with the kernels of moe.cuh: how many rows an expert has is known on the
- * device alone, and with about ten of them the bytes of the experts, which those kernels read once and packed, are what
- * takes the time.
+ * Which ops: linear and glu, and the shared expert of moe_up and moe_down, for more rows than PRODUCT_ROWS. The head
+ * has one row in a prefill, and routed experts stay with the kernels of moe.cuh: how many rows an expert has is known
+ * on the device alone, and with about ten of them the bytes of the experts, which those kernels read once and packed,
+ * are what takes the time.
  *
  * A matrix lies packed (pack.h). It is expanded to rows of BF16 in the scratch right before its product, over what the
  * product before has left there: one matrix of scratch in place of a second copy of all dense weights, for three times

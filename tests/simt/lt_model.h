@@ -1,5 +1,5 @@
-/* tests/simt/lt_model.h - what stands behind kernels/cuda/lt.h over the shim: plain products in FP32, added up in falling
- * order, so that a result can be told from that of every other kernel here, but is as good. Process-wide. */
+/* tests/simt/lt_model.h - what stands behind kernels/cuda/lt.h over the shim: plain products in FP32, added up in
+ * falling order, so that a result can be told from that of every other kernel here, but is as good. Process-wide. */
 #ifndef TESTS_SIMT_LT_MODEL_H
 #define TESTS_SIMT_LT_MODEL_H
 #include "engine/base/hd.h"

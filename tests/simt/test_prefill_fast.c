@@ -1,5 +1,5 @@
-/* Exact and fast prefill on the CUDA backend over the shim, where lt_model.cpp multiplies in place of cuBLASLt: what stays
- * the same to the bit, how far the rest may go, what fails.
+/* Exact and fast prefill on the CUDA backend over the shim, where lt_model.cpp multiplies in place of cuBLASLt: what
+ * stays the same to the bit, how far the rest may go, what fails.
  *
  * How far: the CPU backend differs from the exact CUDA kernels in the order of additions alone, as a fast prefill does.
  * Its distance from them is what one other order does to a model and a prompt, and twice that is allowed. */
@@ -68,7 +68,8 @@ static void world_close(world *w) {
 
 /* ---- runs ---- */
 
-/* What a prompt leaves: logits of the rows of its last chunk, then those of some plain steps, and all keys and values. */
+/* What a prompt leaves: logits of the rows of its last chunk, then those of some plain steps, and all keys and values.
+ */
 typedef struct trail {
     float *rows, *decoded;
     char *kv;
