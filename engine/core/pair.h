@@ -18,7 +18,7 @@ typedef struct pair {
     text_model *text; /* NULL: the folder has no tokenizer */
     device *device;   /* NULL: the host */
     bool fast_prefill;
-    steps *steps;     /* NULL until pair_start */
+    steps *steps; /* NULL until pair_start */
     int32_t ctx;
     memplan plan;                      /* of all that pair_start took */
     int32_t cache_tokens, checkpoints; /* remembered beside the running conversation */
