@@ -52,7 +52,7 @@ ISAS           := avx2 avx512 avx512bf16
 SRC  := $(filter-out engine/cli/main.c,$(wildcard engine/base/*.c engine/load/*.c engine/text/*.c engine/core/*.c \
         engine/server/*.c engine/server/net/*.c engine/cli/*.c kernels/*.c kernels/ref/*.c graphs/*.c target/*.c draft/*.c))
 SIMD := $(wildcard kernels/simd/*.c)
-CUDA := $(if $(SIMT),$(patsubst %,$(B)/%.o,$(wildcard kernels/cuda/*.cu graphs/cuda/*.cu)))
+CUDA := $(if $(SIMT),$(patsubst %,$(B)/%.o,$(wildcard kernels/cuda/*.cu graphs/cuda/*.cu)) $(B)/tests/simt/lt_model.cpp.o)
 SHIM := $(if $(SIMT),$(patsubst %,$(B)/%.o,$(wildcard tests/simt/simt_*.cpp)))
 LIB  := $(SRC:%.c=$(B)/%.o) $(CUDA) $(SHIM) $(B)/engine/load/demo.o $(foreach i,$(ISAS),$(SIMD:kernels/simd/%.c=$(B)/kernels/simd/$(i)/%.o))
 
@@ -160,6 +160,10 @@ $(SIMT_SELF): $(B)/%: $(B)/%.cpp.o $(SHIM)
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(LDFLAGS) -o $@ $^ -lcmocka
 $(SIMT_CXX): $(B)/%: $(B)/%.cpp.o $(B)/libskiff.a
+	$(call say,LINK,$@)
+	$(Q)$(LINK) $(LDFLAGS) -o $@ $< $(B)/libskiff.a $(LDLIBS) -lcmocka
+
+$(patsubst %.c,$(B)/%,$(wildcard tests/simt/test_*.c)): $(B)/%: $(B)/%.o $(B)/libskiff.a
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(LDFLAGS) -o $@ $< $(B)/libskiff.a $(LDLIBS) -lcmocka
 

@@ -15,7 +15,7 @@ void op_put(op_sink *s, op_id id, const void *args, size_t bytes) {
     op_check(id, args);
     switch (s->kind) {
     case SINK_MEASURE: {
-        size_t need = s->device ? device_op_scratch(id, args) : op_lane_scratch(id, args, s->lanes);
+        size_t need = s->device ? device_op_scratch(s->device, id, args) : op_lane_scratch(id, args, s->lanes);
         if (need > s->scratch) s->scratch = need;
         break;
     }

@@ -10,12 +10,14 @@ typedef void step_describe(void *ctx, op_sink *s, work *w);
 typedef struct step step;
 
 /* Where a step runs. The parameter block that the ops use is `at`; the host's is `host`, the same one without a device.
- * With one, `host` lies in shared memory, and its `in` goes over and its `out` comes back with every replay. */
+ * With one, `host` lies in shared memory, and its `in` goes over and its `out` comes back with every replay. fast: the
+ * device's fast products (kernels/device.h), which were opened before. */
 typedef struct step_place {
     op_fn *const *table;
     pool *lanes;
     device *device; /* NULL: the host */
     step_params *at, *host;
+    bool fast;
 } step_place;
 
 /* Measures, allocates activations, makes sure that there is working memory, records. Not while a step runs. */

@@ -63,8 +63,16 @@ bool device_supports_heads(int32_t size, int32_t share);
 /* --- steps --- */
 
 /* Scratch that an op needs, and makes sure that there is as much for all ops from now on. */
-size_t device_op_scratch(op_id id, const void *args);
+size_t device_op_scratch(device *d, op_id id, const void *args);
 status device_reserve_scratch(device *d, size_t bytes, err *e);
+
+/* Fast products: dense products of many rows by cuBLASLt, whose order of additions is not that of the kernels here, so
+ * the results have other bits. Opened once, ERR_DEVICE. While they are on, ops are measured and put in that form, and a
+ * step must have been measured like that before it is captured; what cuBLASLt cannot do is an error of the capture. Off
+ * at first. */
+status device_open_fast(device *d, err *e);
+bool device_has_fast(const device *d);
+void device_set_fast(device *d, bool on); /* on: opened before */
 
 /* Ops from the first call to the second are captured; the graph begins with a copy of host->in to at->in and ends with
  * the record at->out going to host->out (of shared memory). ERR_DEVICE. Without a capture ops run at once. */

@@ -175,6 +175,12 @@ static status take_masks(steps *s, err *e) {
     return OK;
 }
 
+/* Only whole chunks of a prompt: short ones, and all that decodes, keep the one order of additions. */
+static bool is_fast(const slot *sl) {
+    const device *on = sl->owner->on;
+    return on && device_has_fast(on) && sl->kind == STEP_PREFILL && sl->bucket == PREFILL_MAX;
+}
+
 static status take_params(steps *s, err *e) {
     size_t bytes = (sizeof *s->params + 63) / 64 * 64;
     void *host = NULL, *at = NULL;
@@ -211,10 +217,11 @@ status steps_open(steps **out, const target *t, const draft *d, isa i, int lanes
         plan_slot(s, SLOT_CONTEXT + b, STEP_CONTEXT, WHOLE, "context", context_bucket[b]);
     status st = pool_open(&s->pool, lanes, e);
     if (st == OK) st = take_params(s, e);
-    step_place where = { s->table, s->pool, s->on, s->at, s->params };
+    step_place where = { s->table, s->pool, s->on, s->at, s->params, false };
     for (int at = 0; at < STEPS_COUNT && st == OK; at++) {
         slot *sl = &s->slot[at];
         if (sl->kind == STEP_CONTEXT && !d) continue;
+        where.fast = is_fast(sl);
         st = step_open(&sl->step, sl->name, sl->part == WHOLE ? describe : describe_part, sl, &where, e);
     }
     if (st != OK) {

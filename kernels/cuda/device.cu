@@ -1,4 +1,5 @@
 #include "kernels/cuda/device_int.h"
+#include "kernels/cuda/fast.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -139,6 +140,7 @@ void device_close(device *d) {
         cudaFree(d->stage[i].raw);
         if (d->stage[i].ready) cudaEventDestroy(d->stage[i].ready);
     }
+    fast_close(d->fast);
     cudaFree(d->weights);
     cudaFree(d->flags);
     cudaFree(d->work.counters);
