@@ -1,6 +1,7 @@
 # skiff. `make help` lists the targets; objects go to build/<variant>/.
 #   make SAN=address,undefined ...   the same with sanitizers, in a folder of its own
 #   make SIMT=1 ...                  the same with the CUDA sources, which then run on the CPU (tests/simt)
+#   make CUDA=1 ...                  the same with the CUDA backend; CUDA_ARCH=sm_90a: for one architecture only
 #   make V=1 ...                     whole command lines
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -14,10 +15,12 @@ CXX := g++
 endif
 SAN     ?=
 SIMT    ?=
+CUDA    ?=
+CUDA_ARCH ?=
 V       ?= 0
 comma   := ,
 empty   :=
-VARIANT := $(subst $(empty) ,-,$(strip $(if $(SIMT),simt) $(if $(SAN),san $(subst $(comma), ,$(SAN)))))
+VARIANT := $(subst $(empty) ,-,$(strip $(if $(SIMT),simt) $(if $(CUDA),cuda $(CUDA_ARCH)) $(if $(SAN),san $(subst $(comma), ,$(SAN)))))
 VARIANT := $(or $(VARIANT),release)
 B       := build/$(VARIANT)
 prefix  ?= /usr/local
@@ -44,6 +47,22 @@ SHIMFLAGS := $(if $(filter thread,$(subst $(comma), ,$(SAN))),-fno-sanitize=thre
 LINK := $(CXX)
 endif
 
+# CUDA sources by nvcc. The last architecture is kept as PTX, too, for cards that came later; without the "a", which
+# would bind it to one chip. ptxas tells registers and spills, which are kept beside the object (tests/cuda).
+ifneq ($(CUDA),)
+CUDA_ARCHS := $(or $(CUDA_ARCH),sm_80 sm_90a sm_100a sm_120a)
+CUDA_HOME  ?= /usr/local/cuda
+NVCC       ?= $(or $(shell command -v nvcc),$(CUDA_HOME)/bin/nvcc)
+CUDA_ROOT  := $(patsubst %/bin/,%,$(dir $(realpath $(NVCC))))
+CFLAGS     += -DSKIFF_CUDA=1
+NVFLAGS    := -std=c++20 -D_GNU_SOURCE -DSKIFF_CUDA=1 -O3 -fmad=false -Werror all-warnings -Xptxas -v -ccbin $(CXX) --threads 0 -I. \
+              $(foreach a,$(CUDA_ARCHS:sm_%=%),-gencode arch=compute_$(a)$(comma)code=sm_$(a)) \
+              $(foreach a,$(patsubst %a,%,$(lastword $(CUDA_ARCHS:sm_%=%))),-gencode arch=compute_$(a)$(comma)code=compute_$(a)) \
+              $(addprefix -Xcompiler ,-Wall -Wextra -Werror -Wno-unused-parameter -fno-math-errno -ffp-contract=off -fno-strict-aliasing $(SANFLAGS))
+LDLIBS     += -L$(CUDA_ROOT)/lib64 -lcudart_static -ldl -lrt
+LINK       := $(CXX)
+endif
+
 # Sources of kernels/simd are compiled once per instruction set; nothing else gets such flags.
 ISA_avx2       := -mavx2 -mfma
 ISA_avx512     := -mavx512f -mavx512bw -mavx512vl -mavx512dq -mfma
@@ -53,9 +72,9 @@ ISAS           := avx2 avx512 avx512bf16
 SRC  := $(filter-out engine/cli/main.c,$(wildcard engine/base/*.c engine/load/*.c engine/text/*.c engine/core/*.c \
         engine/server/*.c engine/server/net/*.c engine/cli/*.c kernels/*.c kernels/ref/*.c graphs/*.c target/*.c draft/*.c))
 SIMD := $(wildcard kernels/simd/*.c)
-CUDA := $(if $(SIMT),$(patsubst %,$(B)/%.o,$(wildcard kernels/cuda/*.cu graphs/cuda/*.cu)))
+CU   := $(if $(SIMT)$(CUDA),$(patsubst %,$(B)/%.o,$(wildcard kernels/cuda/*.cu graphs/cuda/*.cu)))
 SHIM := $(if $(SIMT),$(patsubst %,$(B)/%.o,$(wildcard tests/simt/simt_*.cpp)))
-LIB  := $(SRC:%.c=$(B)/%.o) $(CUDA) $(SHIM) $(B)/engine/load/demo.o $(foreach i,$(ISAS),$(SIMD:kernels/simd/%.c=$(B)/kernels/simd/$(i)/%.o))
+LIB  := $(SRC:%.c=$(B)/%.o) $(CU) $(SHIM) $(B)/engine/load/demo.o $(foreach i,$(ISAS),$(SIMD:kernels/simd/%.c=$(B)/kernels/simd/$(i)/%.o))
 
 DEPS_BUILD := gcc libc6-dev libevent-dev libjansson-dev libpcre2-dev
 DEPS_TEST  := libcmocka-dev python3 curl
@@ -73,6 +92,13 @@ endif
 all: deps ## build ./skiff, with the demo pair inside
 	@$(MAKE) -j$(JOBS) skiff
 .PHONY: all
+
+cuda: deps ## build ./skiff with the CUDA backend; CUDA_ARCH=sm_90a: for one kind of GPU only
+	@$(MAKE) CUDA=1 nvcc-there
+	@$(MAKE) CUDA=1 -j$(JOBS) skiff
+nvcc-there:
+	@command -v "$(NVCC)" >/dev/null || { echo "nvcc was not found: install the CUDA toolkit, 12.8 or later (nvcc, cudart and cuBLAS with their headers), or say where it is: make cuda NVCC=/path/to/nvcc" >&2; exit 1; }
+.PHONY: cuda nvcc-there
 
 deps: ## install the Debian packages that the build needs, where that is allowed
 	@.ci/deps $(DEPS_BUILD)
@@ -109,10 +135,17 @@ $(B)/%.o: %.S
 	$(Q)$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 $(SHIM): CXXFLAGS += $(SHIMFLAGS)
+ifneq ($(CUDA),)
+$(B)/%.cu.o: %.cu
+	@mkdir -p $(@D)
+	$(call say,NVCC,$<)
+	$(Q)$(NVCC) $(NVFLAGS) -MMD -MP -c -o $@ $< >$@.log 2>&1 || { cat $@.log; false; }
+else
 $(B)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(call say,CXX,$<)
 	$(Q)$(CXX) $(CXXFLAGS) -MMD -MP -x c++ -c -o $@ $<
+endif
 $(B)/%.cpp.o: %.cpp
 	@mkdir -p $(@D)
 	$(call say,CXX,$<)
@@ -194,6 +227,15 @@ lint: ## include directions, headers alone, forbidden words, clang-format, cppch
 	@.ci/deps $(DEPS_LINT) python3 || true
 	@$(RUN) $(LINT)
 .PHONY: test test-unit test-ops test-model test-e2e lint
+
+# Skipped, with the reason, where there is no nvcc. Objects and what ptxas said of them are those of `make cuda`.
+CUDA_CHECK = python3 tests/cuda/check_kernels.py --objects build/cuda$(if $(CUDA_ARCH),-$(CUDA_ARCH))/kernels/cuda --tools build/cuda-tools $(if $(UPDATE),--update)
+check-cuda: deps ## compile all CUDA code for every architecture; registers, spills and instructions of its kernels; UPDATE=1 records them
+	@if $(MAKE) CUDA=1 nvcc-there; then \
+	    $(MAKE) CUDA=1 -j$(JOBS) cuda-objects && tests/cuda/tools.sh build/cuda-tools && $(CUDA_CHECK) --selftest && $(CUDA_CHECK); \
+	else echo "skip check-cuda: there is no nvcc"; fi
+cuda-objects: $(CU)
+.PHONY: check-cuda cuda-objects
 
 ## measuring, formatting, installing
 bench: all ## prefill, plain decoding, every way to speculate on the demo mix; writes perf/results
