@@ -58,7 +58,7 @@ CFLAGS     += -DSKIFF_CUDA=1
 NVFLAGS    := -std=c++20 -D_GNU_SOURCE -DSKIFF_CUDA=1 -O3 -fmad=false -Werror all-warnings -Xptxas -v -ccbin $(CXX) --threads 0 -I. \
               $(foreach a,$(CUDA_ARCHS:sm_%=%),-gencode arch=compute_$(a)$(comma)code=sm_$(a)) \
               $(foreach a,$(patsubst %a,%,$(lastword $(CUDA_ARCHS:sm_%=%))),-gencode arch=compute_$(a)$(comma)code=compute_$(a)) \
-              $(addprefix -Xcompiler ,-Wall -Wextra -Werror -Wno-unused-parameter -fno-math-errno -ffp-contract=off -fno-strict-aliasing $(SANFLAGS))
+              $(addprefix -Xcompiler ,-Wall -Wextra -Werror -Wno-unused-parameter -Wno-missing-field-initializers -fno-math-errno -ffp-contract=off -fno-strict-aliasing $(SANFLAGS))
 LDLIBS     += -L$(CUDA_ROOT)/lib64 -lcudart_static -ldl -lrt
 LINK       := $(CXX)
 endif

@@ -48,6 +48,10 @@ NEVER(void, device_put_op, device *, op_id, const void *)
 NEVER(void, device_flush, device *)
 NEVER(void, device_replay, device *, const device_graph *)
 NEVER(int32_t, device_graph_launches, const device_graph *)
+NEVER(status, device_time_graph, device *, const device_graph *, int32_t, double *, err *)
+NEVER(status, device_copy_speed, device *, size_t, int32_t, double *, err *)
+NEVER(status, device_seed_matrices, device *, weight *, int32_t, uint32_t, err *)
+NEVER(status, device_seed_bytes, device *, const void **, size_t, uint32_t, err *)
 
 /* Closing what never was. */
 void device_free_graph(device_graph *g) { CHECK(!g); }
