@@ -2,6 +2,7 @@
 #   make SAN=address,undefined ...   the same with sanitizers, in a folder of its own
 #   make SIMT=1 ...                  the same with the CUDA sources, which then run on the CPU (tests/simt)
 #   make CUDA=1 ...                  the same with the CUDA backend; CUDA_ARCH=sm_90a: for one architecture only
+#   make STATIC=1 ...                a program that needs nothing but libc, for another machine
 #   make V=1 ...                     whole command lines
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -17,6 +18,7 @@ SAN     ?=
 SIMT    ?=
 CUDA    ?=
 CUDA_ARCH ?=
+STATIC  ?=
 V       ?= 0
 comma   := ,
 empty   :=
@@ -29,8 +31,8 @@ JOBS    := $(shell nproc)
 WARN    := -Wall -Wextra -Werror -Wshadow=local -Wmissing-prototypes -Wstrict-prototypes -Wvla -Wundef -Wpointer-arith
 # Fused operations are written, never contracted by the compiler; no fast-math anywhere.
 CFLAGS  := -std=gnu17 -D_GNU_SOURCE -O2 -g $(WARN) -fno-math-errno -ffp-contract=off -I.
-LDFLAGS :=
-LDLIBS  := -ljansson -lpcre2-8 -levent_core -levent_extra -lm -lpthread
+LDFLAGS := $(if $(STATIC),-static-libgcc -static-libstdc++)
+LDLIBS  := $(if $(STATIC),-Wl$(comma)-Bstatic) -ljansson -lpcre2-8 -levent_core -levent_extra $(if $(STATIC),-Wl$(comma)-Bdynamic) -lm -lpthread
 ifneq ($(SAN),)
 SANFLAGS := -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all -DSKIFF_DEBUG=1
 CFLAGS   += $(SANFLAGS)
@@ -47,8 +49,8 @@ SHIMFLAGS := $(if $(filter thread,$(subst $(comma), ,$(SAN))),-fno-sanitize=thre
 LINK := $(CXX)
 endif
 
-# CUDA sources by nvcc. The last architecture is kept as PTX, too, for cards that came later; without the "a", which
-# would bind it to one chip. ptxas tells registers and spills, which are kept beside the object (tests/cuda).
+# CUDA sources by nvcc. For all cards the last architecture is kept as PTX, too, for those that came later; without the
+# "a", which would bind it to one chip. ptxas tells registers and spills, which are kept beside the object (tests/cuda).
 ifneq ($(CUDA),)
 CUDA_ARCHS := $(or $(CUDA_ARCH),sm_80 sm_90a sm_100a sm_120a)
 CUDA_HOME  ?= /usr/local/cuda
@@ -57,7 +59,7 @@ CUDA_ROOT  := $(patsubst %/bin/,%,$(dir $(realpath $(NVCC))))
 CFLAGS     += -DSKIFF_CUDA=1
 NVFLAGS    := -std=c++20 -D_GNU_SOURCE -DSKIFF_CUDA=1 -O3 -fmad=false -Werror all-warnings -Xptxas -v -ccbin $(CXX) --threads 0 -I. \
               $(foreach a,$(CUDA_ARCHS:sm_%=%),-gencode arch=compute_$(a)$(comma)code=sm_$(a)) \
-              $(foreach a,$(patsubst %a,%,$(lastword $(CUDA_ARCHS:sm_%=%))),-gencode arch=compute_$(a)$(comma)code=compute_$(a)) \
+              $(foreach a,$(if $(CUDA_ARCH),,$(patsubst %a,%,$(lastword $(CUDA_ARCHS:sm_%=%)))),-gencode arch=compute_$(a)$(comma)code=compute_$(a)) \
               $(addprefix -Xcompiler ,-Wall -Wextra -Werror -Wno-unused-parameter -Wno-missing-field-initializers -fno-math-errno -ffp-contract=off -fno-strict-aliasing $(SANFLAGS))
 LDLIBS     += -L$(CUDA_ROOT)/lib64 -lcudart_static -ldl -lrt
 LINK       := $(CXX)
@@ -166,6 +168,7 @@ $(foreach i,$(ISAS),$(eval $(call simd_rule,$(i))))
 UNIT   := $(patsubst %.c,$(B)/%,$(wildcard tests/unit/test_*.c))
 MODEL  := $(patsubst %.c,$(B)/%,$(wildcard tests/model/test_*.c))
 SIMT_T := $(if $(SIMT),$(patsubst %.cpp,$(B)/%,$(wildcard tests/simt/test_*.cpp)) $(patsubst %.c,$(B)/%,$(wildcard tests/simt/test_*.c)))
+DEVICE := $(if $(SIMT)$(CUDA),$(patsubst %.c,$(B)/%,$(wildcard tests/device/test_*.c)))
 OPS    := $(if $(wildcard tests/ops/*.c),$(B)/tests/ops/test_ops)
 SCRIPT := $(B)/tests/e2e/skiff-script
 RUN    := python3 tests/run.py
@@ -180,6 +183,11 @@ $(foreach t,$(UNIT) $(MODEL),$(eval $(t): TEST_LDFLAGS := $(shell sed -n 's|^.*l
 $(OPS): $(patsubst %.c,$(B)/%.o,$(wildcard tests/ops/*.c)) $(B)/libskiff.a
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
+
+# Without cmocka: they run where little is installed.
+$(DEVICE): $(B)/%: $(B)/%.o $(B)/libskiff.a
+	$(call say,LINK,$@)
+	$(Q)$(LINK) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
 # The shim's own test needs nothing of skiff, so it is quickly built with any sanitizer.
 SIMT_SELF := $(B)/tests/simt/test_simt
@@ -208,11 +216,17 @@ LINT     = "lint=tests/lint/run.sh" "lint-selftest=tests/lint/selftest.sh"
 SAN_B    := build/san-address-undefined
 SAN_RUN  = $(patsubst $(B)/%,$(SAN_B)/%,$(UNIT) $(OPS)) "san-text=./$(SAN_B)/skiff verify text tests/golden" "@san-e2e-demo=python3 tests/e2e/test_demo.py ./$(SAN_B)/skiff"
 
+# One architecture of `make check-cuda`, where there is nvcc.
+TEST_ARCH   = sm_90a
+CUDA_CHECKS = "cuda-kernels-selftest=python3 tests/cuda/check_kernels.py --selftest" \
+              "cuda-kernels=python3 tests/cuda/check_kernels.py --objects build/cuda-$(TEST_ARCH)/kernels/cuda --tools build/cuda-tools"
+
 test: deps-test ## everything: unit, ops, golden, model, lossless, e2e, lint, sanitizers; the last line counts
 	@.ci/deps $(DEPS_LINT) || true
 	@$(MAKE) -j$(JOBS) $(B)/skiff $(UNIT) $(MODEL) $(OPS) $(SCRIPT)
 	@$(if $(SAN),,$(MAKE) -j$(JOBS) SAN=address,undefined san-programs)
-	@$(RUN) --jobs 2 $(LOSSLESS) $(UNIT) $(OPS) $(MODEL) $(GOLDEN) $(TEXT) $(E2E) $(if $(SAN),,$(SAN_RUN)) $(LINT)
+	@if $(MAKE) CUDA=1 nvcc-there 2>/dev/null; then $(MAKE) CUDA=1 CUDA_ARCH=$(TEST_ARCH) -j$(JOBS) cuda-objects && tests/cuda/tools.sh build/cuda-tools; fi
+	@$(RUN) --jobs 2 $(LOSSLESS) $(UNIT) $(OPS) $(MODEL) $(GOLDEN) $(TEXT) $(E2E) $(if $(SAN),,$(SAN_RUN)) $(CUDA_CHECKS) $(LINT)
 san-programs: $(B)/skiff $(UNIT) $(OPS)
 .PHONY: san-programs
 test-unit: deps-test $(B)/skiff $(UNIT) ## tests/unit and the text cases; T=pattern selects of tests/unit
@@ -235,7 +249,8 @@ check-cuda: deps ## compile all CUDA code for every architecture; registers, spi
 	    $(MAKE) CUDA=1 -j$(JOBS) cuda-objects && tests/cuda/tools.sh build/cuda-tools && $(CUDA_CHECK) --selftest && $(CUDA_CHECK); \
 	else echo "skip check-cuda: there is no nvcc"; fi
 cuda-objects: $(CU)
-.PHONY: check-cuda cuda-objects
+device-tests: $(B)/skiff $(DEVICE)
+.PHONY: check-cuda cuda-objects device-tests
 
 ## measuring, formatting, installing
 bench: all ## prefill, plain decoding, every way to speculate on the demo mix; writes perf/results

@@ -13,8 +13,8 @@ typedef struct upload {
     err *e;
 } upload;
 
-/* Each replaces addresses of the host by those on the device. A matrix with n 0 stays, and so does a NULL vector without
- * a seed. */
+/* Each replaces addresses of the host by those on the device. A matrix with n 0 stays, and so does a NULL vector
+ * without a seed. */
 status upload_bytes(upload *u, const void **p, size_t bytes);
 status upload_bf16(upload *u, const bf16 **p, int32_t n);
 status upload_f32(upload *u, const float **p, int32_t n);
