@@ -1,6 +1,8 @@
 # skiff. `make help` lists the targets; objects go to build/<variant>/.
 #   make SAN=address,undefined ...   the same with sanitizers, in a folder of its own
 #   make SIMT=1 ...                  the same with the CUDA sources, which then run on the CPU (tests/simt)
+#   make CUDA=1 ...                  the same with the CUDA backend; CUDA_ARCH=sm_90a: for one architecture only
+#   make STATIC=1 ...                a program that needs nothing but libc, for another machine
 #   make V=1 ...                     whole command lines
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -14,19 +16,24 @@ CXX := g++
 endif
 SAN     ?=
 SIMT    ?=
+CUDA    ?=
+CUDA_ARCH ?=
+STATIC  ?=
 V       ?= 0
 comma   := ,
+empty   :=
 SAN_OF   = $(if $(1),san-$(subst $(comma),-,$(1)))
 SIMT_OF  = build/simt$(patsubst %,-%,$(call SAN_OF,$(1)))
-B       := $(if $(SIMT),$(call SIMT_OF,$(SAN)),build/$(or $(call SAN_OF,$(SAN)),release))
+HOST_B  := build/$(or $(call SAN_OF,$(SAN)),release)
+B       := $(if $(SIMT),$(call SIMT_OF,$(SAN)),$(if $(CUDA),build/cuda$(CUDA_ARCH:%=-%),$(HOST_B)))
 prefix  ?= /usr/local
 JOBS    := $(shell nproc)
 
 WARN    := -Wall -Wextra -Werror $(if $(findstring clang,$(CC)),,-Wshadow=local) -Wmissing-prototypes -Wstrict-prototypes -Wvla -Wundef -Wpointer-arith
 # Fused operations are written, never contracted by the compiler; no fast-math anywhere.
 CFLAGS  := -std=gnu17 -D_GNU_SOURCE -O2 -g $(WARN) -fno-math-errno -ffp-contract=off -I.
-LDFLAGS :=
-LDLIBS  := -ljansson -lpcre2-8 -levent_core -levent_extra -lm -lpthread
+LDFLAGS := $(if $(STATIC),-static-libgcc -static-libstdc++)
+LDLIBS  := $(if $(STATIC),-Wl$(comma)-Bstatic) -ljansson -lpcre2-8 -levent_core -levent_extra $(if $(STATIC),-Wl$(comma)-Bdynamic) -lm -lpthread
 ifneq ($(SAN),)
 SANFLAGS := -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all -DSKIFF_DEBUG=1
 CFLAGS   += $(SANFLAGS)
@@ -36,11 +43,25 @@ LINK := $(CC)
 
 # CUDA sources as C++ over the shim. The shim tells ThreadSanitizer what its fibers do, and is not watched itself.
 ifneq ($(SIMT),)
-CFLAGS   += -DSKIFF_CUDA=1
 CXXFLAGS := -std=gnu++20 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Werror -Wshadow=local -Wundef -Wpointer-arith -Wno-unknown-pragmas -Wno-missing-field-initializers \
-            -fno-math-errno -ffp-contract=off -fno-strict-aliasing -I. -DSKIFF_CUDA=1 '-DSKIFF_SIMT="tests/simt/simt.h"' $(SANFLAGS)
+            -fno-math-errno -ffp-contract=off -fno-strict-aliasing -I. '-DSKIFF_SIMT="tests/simt/simt.h"' $(SANFLAGS)
 SHIMFLAGS := $(if $(filter thread,$(subst $(comma), ,$(SAN))),-fno-sanitize=thread -DSIMT_TSAN=1)
 LINK := $(CXX)
+endif
+
+# CUDA sources by nvcc. For all cards the last architecture is kept as PTX, too, for those that came later; without the
+# "a", which would bind it to one chip. ptxas tells registers and spills, which are kept beside the object (tests/cuda).
+ifneq ($(CUDA),)
+CUDA_ARCHS := $(or $(CUDA_ARCH),sm_80 sm_90a sm_100a sm_120a)
+CUDA_HOME  ?= /usr/local/cuda
+NVCC       ?= $(or $(shell command -v nvcc),$(CUDA_HOME)/bin/nvcc)
+CUDA_ROOT  := $(patsubst %/bin/,%,$(dir $(realpath $(NVCC))))
+NVFLAGS    := -std=c++20 -D_GNU_SOURCE -O3 -fmad=false -Werror all-warnings -Xptxas -v -ccbin $(CXX) --threads 0 -I. \
+              $(foreach a,$(CUDA_ARCHS:sm_%=%),-gencode arch=compute_$(a)$(comma)code=sm_$(a)) \
+              $(foreach a,$(if $(CUDA_ARCH),,$(patsubst %a,%,$(lastword $(CUDA_ARCHS:sm_%=%)))),-gencode arch=compute_$(a)$(comma)code=compute_$(a)) \
+              $(addprefix -Xcompiler ,-Wall -Wextra -Werror -Wno-unused-parameter -Wno-missing-field-initializers -fno-math-errno -ffp-contract=off -fno-strict-aliasing $(SANFLAGS))
+LDLIBS     += -L$(CUDA_ROOT)/lib64 -Wl,-rpath,$(CUDA_ROOT)/lib64 -lcublasLt -lcudart_static -ldl -lrt
+LINK       := $(CXX)
 endif
 
 # Sources of kernels/simd are compiled once per instruction set; nothing else gets such flags.
@@ -52,9 +73,12 @@ ISAS           := avx2 avx512 avx512bf16
 SRC  := $(filter-out engine/cli/main.c,$(wildcard engine/base/*.c engine/load/*.c engine/text/*.c engine/core/*.c \
         engine/server/*.c engine/server/net/*.c engine/cli/*.c kernels/*.c kernels/ref/*.c graphs/*.c target/*.c draft/*.c))
 SIMD := $(wildcard kernels/simd/*.c)
-CUDA := $(if $(SIMT),$(patsubst %,$(B)/%.o,$(wildcard kernels/cuda/*.cu graphs/cuda/*.cu)) $(B)/tests/simt/lt_model.cpp.o)
+CU   := $(if $(SIMT)$(CUDA),$(patsubst %,$(B)/%.o,$(wildcard kernels/cuda/*.cu)))
+CU   += $(if $(SIMT),$(B)/tests/simt/lt_model.cpp.o)
 SHIM := $(if $(SIMT),$(patsubst %,$(B)/%.o,$(wildcard tests/simt/simt_*.cpp)))
-LIB  := $(SRC:%.c=$(B)/%.o) $(CUDA) $(SHIM) $(B)/engine/load/demo.o $(foreach i,$(ISAS),$(SIMD:kernels/simd/%.c=$(B)/kernels/simd/$(i)/%.o))
+# C objects are the same with and without the CUDA backend; what takes its place is left out.
+SRC  := $(if $(SIMT)$(CUDA),$(filter-out kernels/device_none.c,$(SRC)),$(SRC))
+LIB  := $(SRC:%.c=$(HOST_B)/%.o) $(CU) $(SHIM) $(HOST_B)/engine/load/demo.o $(foreach i,$(ISAS),$(SIMD:kernels/simd/%.c=$(HOST_B)/kernels/simd/$(i)/%.o))
 
 DEPS_BUILD := gcc libc6-dev libevent-dev libjansson-dev libpcre2-dev
 DEPS_TEST  := libcmocka-dev python3 python3-venv curl g++ binutils
@@ -72,6 +96,13 @@ endif
 all: deps ## build ./skiff, with the demo pair inside
 	@$(MAKE) -j$(JOBS) skiff
 .PHONY: all
+
+cuda: deps ## build ./skiff with the CUDA backend; CUDA_ARCH=sm_90a: for one kind of GPU only
+	@$(MAKE) CUDA=1 nvcc-there
+	@$(MAKE) CUDA=1 -j$(JOBS) skiff
+nvcc-there:
+	@command -v "$(NVCC)" >/dev/null || { echo "nvcc was not found: install the CUDA toolkit, 12.8 or later (nvcc, cudart and cuBLAS with their headers), or say where it is: make cuda NVCC=/path/to/nvcc" >&2; exit 1; }
+.PHONY: cuda nvcc-there
 
 deps: ## install the Debian packages that the build needs, where that is allowed
 	@.ci/deps $(DEPS_BUILD)
@@ -92,7 +123,7 @@ skiff: $(B)/skiff
 	@ln -sf $< $@.new && mv -f $@.new $@
 .PHONY: skiff
 
-$(B)/skiff: $(B)/engine/cli/main.o $(B)/libskiff.a
+$(B)/skiff: $(HOST_B)/engine/cli/main.o $(B)/libskiff.a
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
@@ -101,31 +132,41 @@ $(B)/libskiff.a: $(LIB)
 	@rm -f $@
 	$(Q)ar rcs $@ $(LIB)
 
-$(B)/%.o: %.c
-	@mkdir -p $(@D)
-	$(call say,CC,$<)
-	$(Q)$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
+define c_rule
+$(1)/%.o: %.c
+	@mkdir -p $$(@D)
+	$$(call say,CC,$$<)
+	$$(Q)$$(CC) $$(CFLAGS) -MMD -MP -c -o $$@ $$<
+endef
+$(foreach b,$(sort $(B) $(HOST_B)),$(eval $(call c_rule,$(b))))
 
-$(B)/%.o: %.S
+$(HOST_B)/%.o: %.S
 	@mkdir -p $(@D)
 	$(call say,AS,$<)
 	$(Q)$(CC) $(CFLAGS) -MMD -MP -c -o $@ $<
 
 $(SHIM): CXXFLAGS += $(SHIMFLAGS)
+ifneq ($(CUDA),)
+$(B)/%.cu.o: %.cu
+	@mkdir -p $(@D)
+	$(call say,NVCC,$<)
+	$(Q)$(NVCC) $(NVFLAGS) -MMD -MP -c -o $@ $< >$@.log 2>&1 || { cat $@.log; false; }
+else
 $(B)/%.cu.o: %.cu
 	@mkdir -p $(@D)
 	$(call say,CXX,$<)
 	$(Q)$(CXX) $(CXXFLAGS) -MMD -MP -x c++ -c -o $@ $<
+endif
 $(B)/%.cpp.o: %.cpp
 	@mkdir -p $(@D)
 	$(call say,CXX,$<)
 	$(Q)$(CXX) $(CXXFLAGS) -MMD -MP -c -o $@ $<
 
 # The assembler does not tell which files it includes.
-$(B)/engine/load/demo.o: $(wildcard target/demo/* draft/demo/*)
+$(HOST_B)/engine/load/demo.o: $(wildcard target/demo/* draft/demo/*)
 
 define simd_rule
-$(B)/kernels/simd/$(1)/%.o: kernels/simd/%.c
+$(HOST_B)/kernels/simd/$(1)/%.o: kernels/simd/%.c
 	@mkdir -p $$(@D)
 	$$(call say,CC,"$$< ($(1))")
 	$$(Q)$$(CC) $$(CFLAGS) -O3 $$(ISA_$(1)) -DSIMD_ISA=$(1) -DSIMD_$(1)=1 -MMD -MP -c -o $$@ $$<
@@ -138,6 +179,7 @@ MODEL  := $(patsubst %.c,$(B)/%,$(wildcard tests/model/test_*.c))
 SIMT_C    := $(patsubst %.c,$(B)/%,$(wildcard tests/simt/test_*.c))
 SIMT_SELF := $(patsubst %.cpp,$(B)/%,$(wildcard tests/simt/test_simt*.cpp))
 SIMT_CXX  := $(filter-out $(SIMT_SELF),$(patsubst %.cpp,$(B)/%,$(wildcard tests/simt/test_*.cpp)))
+DEVICE := $(if $(SIMT)$(CUDA),$(patsubst %.c,$(B)/%,$(wildcard tests/device/test_*.c)))
 OPS    := $(if $(wildcard tests/ops/*.c),$(B)/tests/ops/test_ops)
 SCRIPT := $(B)/tests/e2e/skiff-script
 CONSTR := $(B)/tests/text/constrained
@@ -155,15 +197,16 @@ $(OPS): $(patsubst %.c,$(B)/%.o,$(wildcard tests/ops/*.c)) $(B)/libskiff.a
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
 
+# Without cmocka: they run where little is installed.
+$(DEVICE): $(B)/%: $(B)/%.o $(B)/libskiff.a
+	$(call say,LINK,$@)
+	$(Q)$(LINK) $(LDFLAGS) -o $@ $^ $(LDLIBS)
+
 # The shim's own tests need nothing of skiff, so they are quickly built with any sanitizer.
 $(SIMT_SELF): $(B)/%: $(B)/%.cpp.o $(SHIM)
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(LDFLAGS) -o $@ $^ -lcmocka
 $(SIMT_CXX): $(B)/%: $(B)/%.cpp.o $(B)/libskiff.a
-	$(call say,LINK,$@)
-	$(Q)$(LINK) $(LDFLAGS) -o $@ $< $(B)/libskiff.a $(LDLIBS) -lcmocka
-
-$(patsubst %.c,$(B)/%,$(wildcard tests/simt/test_*.c)): $(B)/%: $(B)/%.o $(B)/libskiff.a
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(LDFLAGS) -o $@ $< $(B)/libskiff.a $(LDLIBS) -lcmocka
 
@@ -223,13 +266,18 @@ SAN_RUN  = $(patsubst $(B)/%,$(SAN_B)/%,$(UNIT) $(OPS)) $(foreach f,$(FUZZ),"san
 SIMT_SAN := address,undefined thread
 SIMT_RUN  = $(patsubst $(B)/%,$(call SIMT_OF,$(SAN))/%,$(SIMT_C) $(SIMT_SELF) $(SIMT_CXX)) \
             $(if $(SAN),,$(foreach s,$(SIMT_SAN),$(patsubst $(B)/%,$(call SIMT_OF,$(s))/%,$(SIMT_SELF))))
+# One architecture of `make check-cuda`, where there is nvcc.
+TEST_ARCH   = sm_90a
+CUDA_CHECKS = "cuda-kernels-selftest=python3 tests/cuda/check_kernels.py --selftest" \
+              "cuda-kernels=python3 tests/cuda/check_kernels.py --objects build/cuda-$(TEST_ARCH)/kernels/cuda --tools build/cuda-tools"
 
-test: deps-test ## everything: unit, ops, simt, golden, model, lossless, e2e, lint, sanitizers; the last line counts
+test: deps-test ## everything: unit, ops, simt, golden, model, lossless, e2e, lint, sanitizers, CUDA code; the last line counts
 	@.ci/deps $(DEPS_LINT) || true
 	@$(MAKE) -j$(JOBS) $(B)/skiff $(UNIT) $(MODEL) $(OPS) $(SCRIPT) $(CONSTR) $(LINES) $(REPLAYS)
 	@$(if $(SAN),,$(MAKE) -j$(JOBS) SAN=address,undefined san-programs)
+	@if $(MAKE) CUDA=1 nvcc-there 2>/dev/null; then $(MAKE) CUDA=1 CUDA_ARCH=$(TEST_ARCH) -j$(JOBS) cuda-objects && tests/cuda/tools.sh build/cuda-tools; fi
 	@$(MAKE) simt-builds
-	@$(RUN) --jobs 2 $(LOSSLESS) $(UNIT) $(OPS) $(SIMT_RUN) $(MODEL) $(GOLDEN) $(TEXT) $(COMPARE) $(WRITTEN) $(REPLAY) $(E2E) $(if $(SAN),,$(SAN_RUN)) $(LINT)
+	@$(RUN) --jobs 2 $(LOSSLESS) $(UNIT) $(OPS) $(SIMT_RUN) $(MODEL) $(GOLDEN) $(TEXT) $(COMPARE) $(WRITTEN) $(REPLAY) $(E2E) $(if $(SAN),,$(SAN_RUN)) $(CUDA_CHECKS) $(LINT)
 san-programs: $(B)/skiff $(UNIT) $(OPS) $(REPLAYS)
 simt-builds:
 	@$(MAKE) -j$(JOBS) SIMT=1 simt-programs
@@ -265,6 +313,16 @@ lint: ## include directions, headers alone, forbidden words, clang-format, cppch
 	@$(RUN) $(LINT)
 .PHONY: test test-unit test-text test-text-full test-ops test-simt test-model test-e2e lint
 
+# Skipped, with the reason, where there is no nvcc. Objects and what ptxas said of them are those of `make cuda`.
+CUDA_CHECK = python3 tests/cuda/check_kernels.py --objects build/cuda$(if $(CUDA_ARCH),-$(CUDA_ARCH))/kernels/cuda --tools build/cuda-tools $(if $(UPDATE),--update)
+check-cuda: deps ## compile all CUDA code for every architecture; registers, spills and instructions of its kernels; UPDATE=1 records them
+	@if $(MAKE) CUDA=1 nvcc-there; then \
+	    $(MAKE) CUDA=1 -j$(JOBS) cuda-objects && tests/cuda/tools.sh build/cuda-tools && $(CUDA_CHECK) --selftest && $(CUDA_CHECK); \
+	else echo "skip check-cuda: there is no nvcc"; fi
+cuda-objects: $(CU)
+device-tests: $(B)/skiff $(DEVICE)
+.PHONY: check-cuda cuda-objects device-tests
+
 ## measuring, formatting, installing
 bench: all ## prefill, plain decoding, every way to speculate on the demo mix; writes perf/results
 	@mkdir -p perf/results
@@ -284,4 +342,4 @@ help: ## this list
 	@awk -F ':.*## ' '/^## /{ printf "\n%s\n", substr($$0, 4) } /^[a-z][a-z0-9-]*:.*## /{ printf "  %-12s %s\n", $$1, $$2 }' Makefile
 .PHONY: bench bench-text format install clean help
 
--include $(shell find $(B) -name '*.d' 2>/dev/null)
+-include $(shell find $(sort $(B) $(HOST_B)) -name '*.d' 2>/dev/null)

@@ -45,7 +45,9 @@ static status record(step *s, err *e) {
 
 static status open_here(step **out, const char *name, step_describe *describe, void *ctx, const step_place *where,
                         err *e) {
-    op_sink measure = { .kind = SINK_MEASURE, .lanes = pool_lanes(where->lanes), .device = where->device };
+    op_sink measure = { .kind = SINK_MEASURE,
+                        .lanes = where->device ? 1 : pool_lanes(where->lanes),
+                        .device = where->device };
     work empty = { 0 };
     describe(ctx, &measure, &empty);
     if (where->device)
@@ -134,4 +136,8 @@ void step_run_eager(step *s) {
 const char *step_name(const step *s) { return s->name; }
 const plan *step_plan(const step *s) { return s->plan; }
 int32_t step_launches(const step *s) { return s->graph ? device_graph_launches(s->graph) : 0; }
+status step_time(const step *s, int32_t times, double *ms, err *e) {
+    CHECK(s->graph);
+    return device_time_graph(s->where.device, s->graph, times, ms, e);
+}
 const work *step_work(const step *s) { return &s->work; }

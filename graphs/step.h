@@ -40,6 +40,8 @@ void step_run_eager(step *s); /* the same ops one by one from a fresh descriptio
 
 const char *step_name(const step *s);
 const plan *step_plan(const step *s); /* NULL on a device */
+/* On a device: milliseconds of `times` replays that follow each other without the host between them. */
+status step_time(const step *s, int32_t times, double *ms, err *e);
 int32_t step_launches(const step *s); /* kernels of a replay; 0 on the host */
 const work *step_work(const step *s);
 

@@ -1,8 +1,6 @@
 /* A program without the CUDA backend: no device can be had, so nothing but the first two functions is ever called. */
 #include "kernels/device.h"
 
-#ifndef SKIFF_CUDA
-
 static status absent(err *e) {
     return err_set(
         e, ERR_DEVICE,
@@ -52,8 +50,10 @@ NEVER(void, device_flush, device *)
 NEVER(void, device_start, device *, const device_graph *)
 NEVER(void, device_finish, device *, const device_graph *)
 NEVER(int32_t, device_graph_launches, const device_graph *)
+NEVER(status, device_time_graph, device *, const device_graph *, int32_t, double *, err *)
+NEVER(status, device_copy_speed, device *, size_t, int32_t, double *, err *)
+NEVER(status, device_seed_matrices, device *, weight *, int32_t, uint32_t, err *)
+NEVER(status, device_seed_bytes, device *, const void **, size_t, uint32_t, err *)
 
 /* Closing what never was. */
 void device_free_graph(device_graph *g) { CHECK(!g); }
-
-#endif

@@ -40,6 +40,9 @@ static const opt LIST[] = {
       .help = "microseconds lost between two kernels" },
     { "rows", .preset = "8", OPT_INT_AT(bench_opts, rows, 2, 16),
       .help = "rows of a verify pass that is shown beside those of 2, 4, 8 and 16" },
+    { .kind = OPT_HEADING, .help = "device" },
+    { "layers", .preset = "0", OPT_INT_AT(bench_opts, layers, 0, 256),
+      .help = "layers of the target; 0: as many as fit into the GPU's memory" },
     { .kind = OPT_HEADING, .help = "Without a word" },
     SPEC_OPT_ROWS(bench_opts, m),
     MODEL_OPT_ROWS(bench_opts, m),
@@ -47,15 +50,17 @@ static const opt LIST[] = {
 
 static const opts OPTS = {
     .command = "skiff bench",
-    .about = "Decodes each prompt greedily, plainly and speculatively in turn, with equal tokens, and reports the "
-             "ratio of the two times (above 1: speculation is faster) by class of prompt. \"spec\" does so for plain "
-             "decoding, chains, trees, looking up and the adaptive width, and measures what passes cost by rows and "
-             "context. \"perplexity FILE\" reads a text with BF16 and with FP8 keys and values and reports the mean "
-             "negative log-likelihood per token of both, and the time of plain steps on the same tokens. Compare "
-             "ratios, not milliseconds: machines differ. \"model\" measures nothing: from config.json of the folders "
-             "alone, without them from the shape of Laguna S 2.1 and its draft, it estimates what steps would take on "
-             "GPU cards.",
-    .rest = "[spec | perplexity FILE | model [DIR [DRAFT]]]",
+    .about =
+        "Decodes each prompt greedily, plainly and speculatively in turn, with equal tokens, and reports the "
+        "ratio of the two times (above 1: speculation is faster) by class of prompt. \"spec\" does so for plain "
+        "decoding, chains, trees, looking up and the adaptive width, and measures what passes cost by rows and "
+        "context. \"perplexity FILE\" reads a text with BF16 and with FP8 keys and values and reports the mean "
+        "negative log-likelihood per token of both, and the time of plain steps on the same tokens. Compare "
+        "ratios, not milliseconds: machines differ. \"model\" measures nothing: from config.json of the folders "
+        "alone, without them from the shape of Laguna S 2.1 and its draft, it estimates what steps would take on "
+        "GPU cards. \"device\" measures on a GPU, with made-up weights in these shapes: the bandwidth that kernels "
+        "reach, and the time of steps.",
+    .rest = "[spec | perplexity FILE | model [DIR [DRAFT]] | device]",
     .rest_max = 3,
     .list = LIST,
     .n = sizeof LIST / sizeof *LIST,
@@ -345,7 +350,8 @@ static const struct {
 } KINDS[] = { { "", 0, 0, "", bench_default },
               { "spec", 1, 1, "nothing behind it", bench_spec },
               { "perplexity", 2, 2, "a file with text", bench_perplexity },
-              { "model", 1, 3, "at most the folders of a target and its draft", bench_model } };
+              { "model", 1, 3, "at most the folders of a target and its draft", bench_model },
+              { "device", 1, 1, "nothing behind it", bench_device } };
 
 static status run(bench_opts *o, const opts_found *found, err *e) {
     const char *word = found->n_rest ? found->rest[0] : "";
@@ -356,7 +362,7 @@ static status run(bench_opts *o, const opts_found *found, err *e) {
         if (found->n_rest >= KINDS[i].least && found->n_rest <= KINDS[i].most) return KINDS[i].run(o, e);
         return err_set(e, ERR_USAGE, "bench %s: expected %s", word, KINDS[i].behind);
     }
-    return err_set(e, ERR_USAGE, "bench %s: expected \"spec\", \"perplexity\", \"model\" or no word", word);
+    return err_set(e, ERR_USAGE, "bench %s: expected \"spec\", \"perplexity\", \"model\", \"device\" or no word", word);
 }
 
 int cmd_bench(int argc, char **argv) {

@@ -43,6 +43,22 @@ static status count_devices(int *n, err *e) {
     return OK;
 }
 
+/* Whether the current device can run what this program was compiled for. */
+#ifdef SKIFF_SIMT
+enum { SIMULATED = 1 };
+static bool kernels_fit(void) { return true; }
+#else
+enum { SIMULATED = 0 };
+static __global__ void probe_kernel(void) {}
+
+static bool kernels_fit(void) {
+    cudaFuncAttributes a;
+    bool fit = cudaFuncGetAttributes(&a, (const void *)probe_kernel) == cudaSuccess;
+    if (!fit) cudaGetLastError();
+    return fit;
+}
+#endif
+
 static status read_info(int index, device_info *out, err *e) {
     cudaDeviceProp p;
     cudaError_t rc = cudaGetDeviceProperties(&p, index);
@@ -53,6 +69,7 @@ static status read_info(int index, device_info *out, err *e) {
     i.processors = p.multiProcessorCount;
     i.memory = (int64_t)p.totalGlobalMem;
     i.overlap = p.major >= 9;
+    i.simulated = SIMULATED;
     cudaDriverGetVersion(&i.driver);
     cudaRuntimeGetVersion(&i.runtime);
     *out = i;
@@ -70,7 +87,7 @@ status device_list(device_info *out, int32_t max, int32_t *n, err *e) {
     *n = 0;
     for (int i = 0; i < found && i < max; i++) {
         TRY(read_info(i, &out[i], e));
-        if (cudaSetDevice(i) == cudaSuccess) out[i].free = free_bytes();
+        if (cudaSetDevice(i) == cudaSuccess) out[i].free = free_bytes(), out[i].fits = kernels_fit();
         ++*n;
     }
     return OK;
@@ -118,6 +135,12 @@ status device_open(device **out, int32_t index, err *e) {
                        info.major, info.minor, (int)MAJOR_MIN);
     cudaError_t rc = cudaSetDevice(index);
     if (rc != cudaSuccess) return device_error(rc, "opening the GPU", e);
+    info.fits = kernels_fit();
+    if (!info.fits)
+        return err_set(e, ERR_DEVICE,
+                       "this program has no kernels for %s with compute capability %d.%d: build it with "
+                       "`make cuda CUDA_ARCH=sm_%d%d`",
+                       info.name, info.major, info.minor, info.major, info.minor);
     device *d = new (std::nothrow) device();
     if (!d) return err_set(e, ERR_MEMORY, "no memory for a device");
     d->index = index, d->info = info;

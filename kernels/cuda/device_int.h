@@ -38,5 +38,10 @@ struct device {
 
 /* A failure outside of any status: the device is broken from here on. Returns whether all was well. */
 bool device_check(device *d, cudaError_t rc, const char *doing);
+/* Of the block of device_reserve_weights; a multiple of PUT_ALIGN is taken. */
+size_t device_aligned(size_t bytes);
+char *device_take(device *d, size_t bytes);
+/* Into a stream; nothing waits. */
+cudaError_t device_graph_launch(const device_graph *g, cudaStream_t stream);
 status device_error(cudaError_t rc, const char *doing, err *e);
 #endif

@@ -219,6 +219,8 @@ void device_free_graph(device_graph *g) {
     delete g;
 }
 
+cudaError_t device_graph_launch(const device_graph *g, cudaStream_t stream) { return cudaGraphLaunch(g->exec, stream); }
+
 int32_t device_graph_launches(const device_graph *g) { return g->launches; }
 
 enum { POLLS = 4096 }; /* looks at the record between two questions whether the stream is still well */

@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static size_t aligned(size_t bytes) { return (bytes + PUT_ALIGN - 1) / PUT_ALIGN * PUT_ALIGN; }
+size_t device_aligned(size_t bytes) { return (bytes + PUT_ALIGN - 1) / PUT_ALIGN * PUT_ALIGN; }
 
 status device_reserve_weights(device *d, size_t bytes, err *e) {
     CHECK(!d->weights);
@@ -13,15 +13,15 @@ status device_reserve_weights(device *d, size_t bytes, err *e) {
     return OK;
 }
 
-static char *take(device *d, size_t bytes) {
+char *device_take(device *d, size_t bytes) {
     char *p = d->weights + d->weights_used;
-    d->weights_used += aligned(bytes);
+    d->weights_used += device_aligned(bytes);
     CHECK(d->weights_used <= d->weights_bytes);
     return p;
 }
 
 size_t device_matrix_bytes(const weight *w) {
-    return aligned((size_t)pack_bytes(w->n, w->k, w->type)) + aligned((size_t)pack_scale_bytes(w->n, w->k, w->type));
+    return device_aligned((size_t)pack_bytes(w->n, w->k, w->type)) + device_aligned((size_t)pack_scale_bytes(w->n, w->k, w->type));
 }
 
 /* --- staging --- */
@@ -38,7 +38,7 @@ static status next_stage(device *d, staging **out, err *e) {
 status device_put_bytes(device *d, const void **p, size_t bytes, err *e) {
     const char *from = (const char *)*p;
     if (!from) return OK;
-    char *to = take(d, bytes);
+    char *to = device_take(d, bytes);
     for (size_t at = 0; at < bytes; at += STAGE_BYTES) {
         size_t here = bytes - at < STAGE_BYTES ? bytes - at : STAGE_BYTES;
         staging *s = nullptr;
@@ -138,9 +138,9 @@ static status check_flags(device *d, err *e) {
 
 status device_put_matrices(device *d, weight *w, int32_t n, bool verify, err *e) {
     if (n == 0 || w[0].n == 0) return OK;
-    size_t bytes = aligned((size_t)pack_bytes(w[0].n, w[0].k, w[0].type));
-    size_t scale_bytes = aligned((size_t)pack_scale_bytes(w[0].n, w[0].k, w[0].type));
-    char *data = take(d, bytes * (size_t)n), *scale = scale_bytes ? take(d, scale_bytes * (size_t)n) : nullptr;
+    size_t bytes = device_aligned((size_t)pack_bytes(w[0].n, w[0].k, w[0].type));
+    size_t scale_bytes = device_aligned((size_t)pack_scale_bytes(w[0].n, w[0].k, w[0].type));
+    char *data = device_take(d, bytes * (size_t)n), *scale = scale_bytes ? device_take(d, scale_bytes * (size_t)n) : nullptr;
     for (int32_t i = 0; i < n; i++) {
         if (w[i].n != w[0].n || w[i].k != w[0].k || w[i].type != w[0].type)
             return err_set(e, ERR_MODEL,
