@@ -143,7 +143,7 @@ $(UNIT) $(MODEL) $(SIMT_C): $(B)/%: $(B)/%.o $(B)/libskiff.a
 	$(Q)$(LINK) $(LDFLAGS) $(TEST_LDFLAGS) -o $@ $< $(B)/libskiff.a $(LDLIBS) -lcmocka
 
 # A test that wraps functions says so at its top: "link: FLAGS".
-$(foreach t,$(UNIT) $(MODEL),$(eval $(t): TEST_LDFLAGS := $(shell sed -n 's|^.*link: \(-[^ ]*\).*|\1|p' $(t:$(B)/%=%.c))))
+$(foreach t,$(UNIT) $(MODEL) $(SIMT_C),$(eval $(t): TEST_LDFLAGS := $(shell sed -n 's|^.*link: \(-[^ ]*\).*|\1|p' $(t:$(B)/%=%.c))))
 
 $(OPS): $(patsubst %.c,$(B)/%.o,$(wildcard tests/ops/*.c)) $(B)/libskiff.a
 	$(call say,LINK,$@)
