@@ -9,13 +9,16 @@
 #define TINY_TARGET "tests/golden/tiny_target"
 #define TINY_DRAFT "tests/golden/tiny_draft"
 
-/* Of the tiny pair, or with NULL of the demo pair. */
-FIXTURE pair *pair_on(backend_kind backend, const char *target_dir, kv_dtype kv) {
+/* The tiny pair, or with NULL the demo pair. */
+FIXTURE pair *pair_on_with(const char *target_dir, const engine_options *opt) {
     pair *p = xalloc(sizeof *p);
-    engine_options opt = { .backend = backend, .lanes = 1, .ctx = 1024, .kv_dtype = kv };
     MUST(pair_load(p, target_dir, target_dir ? TINY_DRAFT : NULL, false, NULL, NULL, e));
-    MUST(pair_start(p, &opt, e));
+    MUST(pair_start(p, opt, e));
     return p;
+}
+
+FIXTURE pair *pair_on(backend_kind backend, const char *target_dir, kv_dtype kv) {
+    return pair_on_with(target_dir, &(engine_options){ .backend = backend, .lanes = 1, .ctx = 1024, .kv_dtype = kv });
 }
 
 FIXTURE void pair_off(pair *p) {
