@@ -191,7 +191,7 @@ $(UNIT) $(MODEL) $(SIMT_C): $(B)/%: $(B)/%.o $(B)/libskiff.a
 	$(Q)$(LINK) $(LDFLAGS) $(TEST_LDFLAGS) -o $@ $< $(B)/libskiff.a $(LDLIBS) -lcmocka
 
 # A test that wraps functions says so at its top: "link: FLAGS".
-$(foreach t,$(UNIT) $(MODEL),$(eval $(t): TEST_LDFLAGS := $(shell sed -n 's|^.*link: \(-[^ ]*\).*|\1|p' $(t:$(B)/%=%.c))))
+$(foreach t,$(UNIT) $(MODEL) $(SIMT_C),$(eval $(t): TEST_LDFLAGS := $(shell sed -n 's|^.*link: \(-[^ ]*\).*|\1|p' $(t:$(B)/%=%.c))))
 
 $(OPS): $(patsubst %.c,$(B)/%.o,$(wildcard tests/ops/*.c)) $(B)/libskiff.a
 	$(call say,LINK,$@)
@@ -206,9 +206,10 @@ $(DEVICE): $(B)/%: $(B)/%.o $(B)/libskiff.a
 $(SIMT_SELF): $(B)/%: $(B)/%.cpp.o $(SHIM)
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(LDFLAGS) -o $@ $^ -lcmocka
-$(SIMT_CXX): $(B)/%: $(B)/%.cpp.o $(B)/libskiff.a
+# Tests of kernels take the cases of tests/ops.
+$(SIMT_CXX): $(B)/%: $(B)/%.cpp.o $(B)/tests/simt/cuda_case.cpp.o $(patsubst %.c,$(B)/%.o,$(wildcard tests/ops/case*.c)) $(B)/libskiff.a
 	$(call say,LINK,$@)
-	$(Q)$(LINK) $(LDFLAGS) -o $@ $< $(B)/libskiff.a $(LDLIBS) -lcmocka
+	$(Q)$(LINK) $(LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
 
 # The server over a scripted engine: its objects come first, so the archive's engine stays out.
 $(SCRIPT): $(patsubst %.c,$(B)/%.o,$(wildcard tests/e2e/*.c)) $(B)/libskiff.a
