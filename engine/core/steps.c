@@ -161,42 +161,31 @@ static void plan_slot(steps *s, int at, step_kind kind, part part, const char *n
     snprintf(sl->name, sizeof sl->name, "%s-%d", name, bucket);
 }
 
-/* Read by the device where the host writes them: a few KiB a row, and only for answers that are constrained. */
-static status take_masks(steps *s, err *e) {
-    s->mask_words = (s->t->cfg.vocab + 31) / 32;
-    size_t bytes = (size_t)NODES_MAX * (size_t)s->mask_words * sizeof *s->mask;
-    if (!s->on) {
-        s->mask = xalloc(bytes);
-        return OK;
-    }
-    void *there;
-    TRY(device_alloc_shared(s->on, &there, bytes, "the masks of constrained answers", e));
-    s->mask = there;
-    return OK;
-}
-
 /* Only whole chunks of a prompt: short ones, and all that decodes, keep the one order of additions. */
 static bool is_fast(const slot *sl) {
     const device *on = sl->owner->on;
     return on && device_has_fast(on) && sl->kind == STEP_PREFILL && sl->bucket == PREFILL_MAX;
 }
 
+/* The block, and behind it the masks of constrained answers: a few KiB a row, which a device reads where the host writes
+ * them. */
 static status take_params(steps *s, err *e) {
-    size_t bytes = (sizeof *s->params + 63) / 64 * 64;
+    size_t head = (sizeof *s->params + 63) / 64 * 64;
+    s->mask_words = (s->t->cfg.vocab + 31) / 32;
+    size_t bytes = head + (size_t)NODES_MAX * (size_t)s->mask_words * sizeof *s->mask;
     void *host = NULL, *at = NULL;
-    if (s->on) {
+    if (s->on)
         TRY(device_alloc_shared(s->on, &host, bytes, "the parameters of a step", e));
-        s->params = host;
-        TRY(memory_alloc(s->on, &at, bytes, "the parameters of a step", e));
-        s->at = at;
-        TRY(lists_mirror_open(&s->mirror, s->on, s->t->cfg.vocab, e));
-    } else {
-        s->params = s->at = aligned_alloc(64, bytes);
-        CHECK(s->params != NULL);
-        memset(s->params, 0, sizeof *s->params);
-    }
+    else
+        TRY(try_block(&host, bytes, "the parameters of a step", e));
+    s->params = s->at = host;
+    s->mask = (uint32_t *)(void *)((char *)host + head);
     s->params->in.logprobs = -1;
-    return take_masks(s, e);
+    if (!s->on) return OK;
+    s->at = NULL;
+    TRY(memory_alloc(s->on, &at, head, "the parameters of a step", e));
+    s->at = at;
+    return lists_mirror_open(&s->mirror, s->on, s->t->cfg.vocab, e);
 }
 
 status steps_open(steps **out, const target *t, const draft *d, isa i, int lanes, err *e) {
@@ -241,10 +230,8 @@ void steps_close(steps *s) {
         lists_mirror_close(&s->mirror);
         memory_free(s->on, s->at, 0);
         device_free_shared(s->on, s->params);
-        device_free_shared(s->on, s->mask);
-    } else {
-        free(s->params);
-        free(s->mask);
+    } else if (s->params) {
+        block_free(s->params, (size_t)((char *)(s->mask + (int64_t)NODES_MAX * s->mask_words) - (char *)s->params));
     }
     free(s);
 }
