@@ -3,8 +3,59 @@
 #ifndef SKIFF_SIMT
 
 #include <cublasLt.h>
+#include <dlfcn.h>
 
 #include <new>
+
+/* Half a gigabyte of library that only a fast prefill needs: opened when it is asked for, so that the program also runs
+ * where it is not installed. */
+#define NAME_OF(major) "libcublasLt.so." TEXT_OF(major)
+#define TEXT_OF(x) #x
+#define LIBRARY NAME_OF(CUBLAS_VER_MAJOR)
+
+#define FUNCTIONS(F)                                                                                                   \
+    F(Create)                                                                                                          \
+    F(Destroy)                                                                                                         \
+    F(GetVersion)                                                                                                      \
+    F(GetStatusName)                                                                                                   \
+    F(Matmul)                                                                                                          \
+    F(MatmulAlgoConfigGetAttribute)                                                                                    \
+    F(MatmulAlgoGetHeuristic)                                                                                          \
+    F(MatmulDescCreate)                                                                                                \
+    F(MatmulDescDestroy)                                                                                               \
+    F(MatmulDescSetAttribute)                                                                                          \
+    F(MatmulPreferenceCreate)                                                                                          \
+    F(MatmulPreferenceDestroy)                                                                                         \
+    F(MatmulPreferenceSetAttribute)                                                                                    \
+    F(MatrixLayoutCreate)                                                                                              \
+    F(MatrixLayoutDestroy)
+
+/* The library's functions, cublasLt in front of each name. Once there they stay. */
+static struct {
+#define F(name) decltype(&cublasLt##name) name;
+    FUNCTIONS(F)
+#undef F
+} blas;
+
+static const char *find_functions(void *library) {
+#define F(name)                                                                                                        \
+    if (!(blas.name = (decltype(blas.name))dlsym(library, "cublasLt" #name))) return "cublasLt" #name;
+    FUNCTIONS(F)
+#undef F
+    return nullptr;
+}
+
+static status open_library(err *e) {
+    static void *library;
+    if (!library) library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
+    if (!library)
+        return err_set(e, ERR_DEVICE,
+                       "--prefill fast needs cuBLASLt of the CUDA toolkit (%s): install it where the loader finds it, or "
+                       "run with --prefill exact",
+                       dlerror());
+    const char *missing = find_functions(library);
+    return missing ? err_set(e, ERR_DEVICE, "%s has no %s; run with --prefill exact", LIBRARY, missing) : OK;
+}
 
 struct lt {
     cublasLtHandle_t handle;
@@ -20,16 +71,17 @@ struct lt_plan {
 
 static status failed(cublasStatus_t rc, const char *doing, const lt_shape *s, err *e) {
     return err_set(e, ERR_DEVICE, "%s of %d x %d x %d (rows, columns, length): cuBLASLt says %s; run with --prefill exact",
-                   doing, s->rows, s->n, s->k, cublasLtGetStatusName(rc));
+                   doing, s->rows, s->n, s->k, blas.GetStatusName(rc));
 }
 
 status lt_open(lt **out, err *e) {
+    TRY(open_library(e));
     lt *l = new (std::nothrow) lt();
     if (!l) return err_set(e, ERR_MEMORY, "no memory for cuBLASLt");
-    cublasStatus_t rc = cublasLtCreate(&l->handle);
+    cublasStatus_t rc = blas.Create(&l->handle);
     if (rc != CUBLAS_STATUS_SUCCESS) {
         delete l;
-        return err_set(e, ERR_DEVICE, "opening cuBLASLt: %s; run with --prefill exact", cublasLtGetStatusName(rc));
+        return err_set(e, ERR_DEVICE, "opening cuBLASLt: %s; run with --prefill exact", blas.GetStatusName(rc));
     }
     *out = l;
     return OK;
@@ -37,11 +89,11 @@ status lt_open(lt **out, err *e) {
 
 void lt_close(lt *l) {
     if (!l) return;
-    cublasLtDestroy(l->handle);
+    blas.Destroy(l->handle);
     delete l;
 }
 
-size_t lt_version(const lt *) { return cublasLtGetVersion(); }
+size_t lt_version(const lt *) { return blas.GetVersion(); }
 
 /* --- choosing --- */
 
@@ -50,14 +102,14 @@ static cublasStatus_t describe(lt_plan *p) {
     const lt_shape *s = &p->shape;
     uint64_t rows = (uint64_t)s->rows, n = (uint64_t)s->n, k = (uint64_t)s->k;
     cublasOperation_t transposed = CUBLAS_OP_T;
-    cublasStatus_t rc = cublasLtMatmulDescCreate(&p->how, CUBLAS_COMPUTE_32F, CUDA_R_32F);
+    cublasStatus_t rc = blas.MatmulDescCreate(&p->how, CUBLAS_COMPUTE_32F, CUDA_R_32F);
     if (rc == CUBLAS_STATUS_SUCCESS)
-        rc = cublasLtMatmulDescSetAttribute(p->how, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed);
-    if (rc == CUBLAS_STATUS_SUCCESS) rc = cublasLtMatrixLayoutCreate(&p->w, CUDA_R_16BF, k, n, s->w_stride);
-    if (rc == CUBLAS_STATUS_SUCCESS) rc = cublasLtMatrixLayoutCreate(&p->x, CUDA_R_16BF, k, rows, s->x_stride);
-    if (rc == CUBLAS_STATUS_SUCCESS) rc = cublasLtMatrixLayoutCreate(&p->y, CUDA_R_32F, n, rows, s->y_stride);
+        rc = blas.MatmulDescSetAttribute(p->how, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed);
+    if (rc == CUBLAS_STATUS_SUCCESS) rc = blas.MatrixLayoutCreate(&p->w, CUDA_R_16BF, k, n, s->w_stride);
+    if (rc == CUBLAS_STATUS_SUCCESS) rc = blas.MatrixLayoutCreate(&p->x, CUDA_R_16BF, k, rows, s->x_stride);
+    if (rc == CUBLAS_STATUS_SUCCESS) rc = blas.MatrixLayoutCreate(&p->y, CUDA_R_32F, n, rows, s->y_stride);
     if (rc == CUBLAS_STATUS_SUCCESS)
-        rc = cublasLtMatrixLayoutCreate(&p->add, CUDA_R_32F, n, rows, s->add_stride ? s->add_stride : s->y_stride);
+        rc = blas.MatrixLayoutCreate(&p->add, CUDA_R_32F, n, rows, s->add_stride ? s->add_stride : s->y_stride);
     return rc;
 }
 
@@ -77,14 +129,14 @@ static cublasStatus_t limit(cublasLtMatmulPreference_t p) {
                 { CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, &aligned, sizeof aligned } };
     cublasStatus_t rc = CUBLAS_STATUS_SUCCESS;
     for (const auto &s : SET)
-        if (rc == CUBLAS_STATUS_SUCCESS) rc = cublasLtMatmulPreferenceSetAttribute(p, s.what, s.value, s.bytes);
+        if (rc == CUBLAS_STATUS_SUCCESS) rc = blas.MatmulPreferenceSetAttribute(p, s.what, s.value, s.bytes);
     return rc;
 }
 
 static int32_t config(const cublasLtMatmulAlgo_t *a, cublasLtMatmulAlgoConfigAttributes_t what) {
     int32_t v = 0;
     size_t written = 0;
-    return cublasLtMatmulAlgoConfigGetAttribute(a, what, &v, sizeof v, &written) == CUBLAS_STATUS_SUCCESS ? v : -1;
+    return blas.MatmulAlgoConfigGetAttribute(a, what, &v, sizeof v, &written) == CUBLAS_STATUS_SUCCESS ? v : -1;
 }
 
 /* The library's first proposal, an estimate without measuring: the same every time. */
@@ -92,11 +144,11 @@ static cublasStatus_t take_first(lt *l, lt_plan *p) {
     cublasLtMatmulPreference_t preference = nullptr;
     cublasLtMatmulHeuristicResult_t first = {};
     int found = 0;
-    cublasStatus_t rc = cublasLtMatmulPreferenceCreate(&preference);
+    cublasStatus_t rc = blas.MatmulPreferenceCreate(&preference);
     if (rc == CUBLAS_STATUS_SUCCESS) rc = limit(preference);
     if (rc == CUBLAS_STATUS_SUCCESS)
-        rc = cublasLtMatmulAlgoGetHeuristic(l->handle, p->how, p->w, p->x, p->add, p->y, preference, 1, &first, &found);
-    if (preference) cublasLtMatmulPreferenceDestroy(preference);
+        rc = blas.MatmulAlgoGetHeuristic(l->handle, p->how, p->w, p->x, p->add, p->y, preference, 1, &first, &found);
+    if (preference) blas.MatmulPreferenceDestroy(preference);
     if (rc == CUBLAS_STATUS_SUCCESS) rc = found ? first.state : CUBLAS_STATUS_NOT_SUPPORTED;
     if (rc != CUBLAS_STATUS_SUCCESS) return rc;
     p->algorithm = first.algo;
@@ -129,8 +181,8 @@ void lt_free_plan(lt_plan *p) {
     if (!p) return;
     cublasLtMatrixLayout_t layout[] = { p->w, p->x, p->add, p->y };
     for (cublasLtMatrixLayout_t m : layout)
-        if (m) cublasLtMatrixLayoutDestroy(m);
-    if (p->how) cublasLtMatmulDescDestroy(p->how);
+        if (m) blas.MatrixLayoutDestroy(m);
+    if (p->how) blas.MatmulDescDestroy(p->how);
     delete p;
 }
 
@@ -139,7 +191,7 @@ void lt_free_plan(lt_plan *p) {
 status lt_multiply(lt *l, const lt_plan *p, const void *x, const void *w, const float *add, float *y, void *workspace,
                    cudaStream_t stream, err *e) {
     float one = 1.0f, rest = p->shape.add_stride ? 1.0f : 0.0f;
-    cublasStatus_t rc = cublasLtMatmul(l->handle, p->how, &one, w, p->w, x, p->x, &rest, add ? add : y, p->add, y, p->y,
+    cublasStatus_t rc = blas.Matmul(l->handle, p->how, &one, w, p->w, x, p->x, &rest, add ? add : y, p->add, y, p->y,
                                        &p->algorithm, workspace, LT_WORKSPACE, stream);
     return rc == CUBLAS_STATUS_SUCCESS ? OK : failed(rc, "starting a product", &p->shape, e);
 }

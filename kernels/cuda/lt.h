@@ -3,7 +3,8 @@
  * How a shape is computed is chosen once and stays: with the same library on the same GPU a product has the same bits
  * every time. They are other bits than those of product.cuh. Partial sums are kept in FP32.
  *
- * lt.cu is the only place that knows cuBLASLt; over the shim tests/simt/lt_model.cpp stands behind this header. */
+ * lt.cu is the only place that knows cuBLASLt, and opens the library only when it is asked for; over the shim
+ * tests/simt/lt_model.cpp stands behind this header. */
 #ifndef KERNELS_CUDA_LT_H
 #define KERNELS_CUDA_LT_H
 #include "engine/base/status.h"
@@ -27,6 +28,7 @@ typedef struct lt_choice {
     size_t workspace; /* bytes, at most LT_WORKSPACE */
 } lt_choice;
 
+/* ERR_DEVICE: not installed, or it refuses the GPU. */
 status lt_open(lt **out, err *e);
 void lt_close(lt *l); /* NULL is fine */
 size_t lt_version(const lt *l);
