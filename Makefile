@@ -191,7 +191,7 @@ $(UNIT) $(MODEL) $(SIMT_C): $(B)/%: $(B)/%.o $(B)/libskiff.a
 	$(Q)$(LINK) $(LDFLAGS) $(TEST_LDFLAGS) -o $@ $< $(B)/libskiff.a $(LDLIBS) -lcmocka
 
 # A test that wraps functions says so at its top: "link: FLAGS".
-$(foreach t,$(UNIT) $(MODEL) $(SIMT_C),$(eval $(t): TEST_LDFLAGS := $(shell sed -n 's|^.*link: \(-[^ ]*\).*|\1|p' $(t:$(B)/%=%.c))))
+$(foreach t,$(UNIT) $(MODEL) $(SIMT_C) $(SIMT_CXX),$(eval $(t): TEST_LDFLAGS := $(shell sed -n 's|^.*link: \(-[^ ]*\).*|\1|p' $(wildcard $(t:$(B)/%=%.c) $(t:$(B)/%=%.cpp)))))
 
 $(OPS): $(patsubst %.c,$(B)/%.o,$(wildcard tests/ops/*.c)) $(B)/libskiff.a
 	$(call say,LINK,$@)
@@ -209,7 +209,7 @@ $(SIMT_SELF): $(B)/%: $(B)/%.cpp.o $(SHIM)
 # Tests of kernels take the cases of tests/ops.
 $(SIMT_CXX): $(B)/%: $(B)/%.cpp.o $(B)/tests/simt/cuda_case.cpp.o $(patsubst %.c,$(B)/%.o,$(wildcard tests/ops/case*.c)) $(B)/libskiff.a
 	$(call say,LINK,$@)
-	$(Q)$(LINK) $(LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
+	$(Q)$(LINK) $(LDFLAGS) $(TEST_LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
 
 # The server over a scripted engine: its objects come first, so the archive's engine stays out.
 $(SCRIPT): $(patsubst %.c,$(B)/%.o,$(wildcard tests/e2e/*.c)) $(B)/libskiff.a

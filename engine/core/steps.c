@@ -245,16 +245,17 @@ static void count(steps *s, const int32_t *tokens, int32_t n) {
 }
 
 /* A device that failed leaves no record: an end token in place of one lets whatever waits for the end of an answer see
- * one, and steps_status tells why. */
+ * one, no context row is missing behind it, so that nobody goes on to ask for them, and steps_status tells why. */
 static void finish(steps *s) {
     step_params *p = s->params;
     if (p->out.seq == p->in.seq) return;
     CHECK(steps_status(s, NULL) != OK);
+    int32_t base = p->out.base + 1;
     p->out = (step_out){ .n = 1,
                          .token = { s->lists.n_end ? s->lists.end[0] : 0 },
-                         .base = p->out.base + 1,
+                         .base = base,
                          .rows = 1,
-                         .ctx_len = p->out.ctx_len,
+                         .ctx_len = base,
                          .seq = p->in.seq };
 }
 
