@@ -2,7 +2,7 @@
 #   make SAN=address,undefined ...   the same with sanitizers, in a folder of its own
 #   make SIMT=1 ...                  the same with the CUDA sources, which then run on the CPU (tests/simt)
 #   make CUDA=1 ...                  the same with the CUDA backend; CUDA_ARCH=sm_90a: for one architecture only
-#   make STATIC=1 ...                a program that needs nothing but libc, for another machine
+#   make STATIC=1 ...                a program for another machine: libc is all it needs, with CUDA cuBLAS as well
 #   make V=1 ...                     whole command lines
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
