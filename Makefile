@@ -2,7 +2,7 @@
 #   make SAN=address,undefined ...   the same with sanitizers, in a folder of its own
 #   make SIMT=1 ...                  the same with the CUDA sources, which then run on the CPU (tests/simt)
 #   make CUDA=1 ...                  the same with the CUDA backend; CUDA_ARCH=sm_90a: for one architecture only
-#   make STATIC=1 ...                a program that needs nothing but libc, for another machine
+#   make STATIC=1 ...                a program for another machine: libc is all it needs, with CUDA cuBLAS as well
 #   make V=1 ...                     whole command lines
 .DEFAULT_GOAL := all
 .DELETE_ON_ERROR:
@@ -33,7 +33,7 @@ WARN    := -Wall -Wextra -Werror $(if $(findstring clang,$(CC)),,-Wshadow=local)
 # Fused operations are written, never contracted by the compiler; no fast-math anywhere.
 CFLAGS  := -std=gnu17 -D_GNU_SOURCE -O2 -g $(WARN) -fno-math-errno -ffp-contract=off -I.
 LDFLAGS := $(if $(STATIC),-static-libgcc -static-libstdc++)
-LDLIBS  := $(if $(STATIC),-Wl$(comma)-Bstatic) -ljansson -lpcre2-8 -levent_core -levent_extra $(if $(STATIC),-Wl$(comma)-Bdynamic) -lm -lpthread
+LDLIBS  := $(if $(STATIC),-Wl$(comma)-Bstatic $(B)/libjansson.a,-ljansson) -lpcre2-8 -levent_core -levent_extra $(if $(STATIC),-Wl$(comma)-Bdynamic) -lm -lpthread
 ifneq ($(SAN),)
 SANFLAGS := -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all -DSKIFF_DEBUG=1
 CFLAGS   += $(SANFLAGS)
@@ -127,6 +127,12 @@ $(B)/skiff: $(HOST_B)/engine/cli/main.o $(B)/libskiff.a
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(LDFLAGS) -o $@ $^ $(LDLIBS)
 
+# One of its functions has the name of one of ours, which a shared library does not mind.
+$(B)/libjansson.a:
+	@mkdir -p $(@D)
+	$(Q)objcopy --redefine-sym utf8_encode=jansson_utf8_encode $(shell $(CC) -print-file-name=libjansson.a) $@
+
+$(B)/libskiff.a: $(if $(STATIC),| $(B)/libjansson.a)
 $(B)/libskiff.a: $(LIB)
 	$(call say,AR,$@)
 	@rm -f $@

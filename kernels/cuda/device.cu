@@ -22,8 +22,8 @@ bool device_check(device *d, cudaError_t rc, const char *doing) {
 
 status device_status(const device *d, err *e) {
     if (d->broken == cudaSuccess) return OK;
-    return err_set(e, ERR_DEVICE, "%s failed while %s: %s (%s)", d->info.name, d->doing,
-                   cudaGetErrorString(d->broken), cudaGetErrorName(d->broken));
+    return err_set(e, ERR_DEVICE, "%s failed while %s: %s (%s)", d->info.name, d->doing, cudaGetErrorString(d->broken),
+                   cudaGetErrorName(d->broken));
 }
 
 /* --- what there is --- */
@@ -38,7 +38,8 @@ static status count_devices(int *n, err *e) {
                        "--backend cpu",
                        runtime / 1000, runtime / 10 % 100);
     if (rc == cudaErrorNoDevice || (rc == cudaSuccess && *n == 0))
-        return err_set(e, ERR_DEVICE, "no NVIDIA GPU was found: is one visible to this process? Run with --backend cpu");
+        return err_set(e, ERR_DEVICE,
+                       "no NVIDIA GPU was found: is one visible to this process? Run with --backend cpu");
     if (rc != cudaSuccess) return device_error(rc, "looking for NVIDIA GPUs", e);
     return OK;
 }
@@ -128,7 +129,8 @@ status device_open(device **out, int32_t index, err *e) {
     device_info info;
     TRY(count_devices(&found, e));
     if (index < 0 || index >= found)
-        return err_set(e, ERR_USAGE, "device %d: there %s %d, numbered from 0", index, found == 1 ? "is" : "are", found);
+        return err_set(e, ERR_USAGE, "device %d: there %s %d, numbered from 0", index, found == 1 ? "is" : "are",
+                       found);
     TRY(read_info(index, &info, e));
     if (info.major < MAJOR_MIN)
         return err_set(e, ERR_DEVICE, "%s has compute capability %d.%d; this program needs %d.0 or later", info.name,

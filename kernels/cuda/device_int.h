@@ -27,11 +27,11 @@ struct device {
     int32_t *flags; /* [2] on the device: what packing found */
 
     cuda_work work;
-    fast_products *fast; /* NULL: not opened; work.fast is this while it is on */
+    fast_products *fast;        /* NULL: not opened; work.fast is this while it is on */
     char *retired[RETIRED_MAX]; /* scratch that was too small for later steps; graphs still name it */
     int32_t n_retired;
     step_params *at, *host; /* of the step that is being recorded or run op by op */
-    bool pending; /* an op that waits for the next one */
+    bool pending;           /* an op that waits for the next one */
     op_id pending_id;
     alignas(16) char pending_args[2048];
 };

@@ -21,7 +21,8 @@ static bool belongs(op_id first, const void *a, op_id second, const void *b) {
     if (first == OP_QKV_STORE) return second == OP_ATTN;
     if (second != OP_TAP) return false;
     const view *x = &((const tap_args *)b)->x;
-    return first == OP_LINEAR ? same_rows(&((const linear_args *)a)->y, x) : same_rows(&((const moe_down_args *)a)->x, x);
+    return first == OP_LINEAR ? same_rows(&((const linear_args *)a)->y, x)
+                              : same_rows(&((const moe_down_args *)a)->x, x);
 }
 
 static bool is_fast(const cuda_work *w, op_id id, const void *a) { return w->fast && fast_takes(id, a); }

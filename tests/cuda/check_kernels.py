@@ -38,7 +38,7 @@ HOT = (
     Rule(r"route_kernel<.*>", PRODUCT),
     Rule(r"moe_up_kernel<.*>", PRODUCT),
     Rule(r"moe_down(_wide)?_kernel<.*>", PRODUCT),
-    # attn_plan<head size, bytes of an element, parts, fused with the store>
+    # attn_plan<head size, bytes of an element, parts, keys of the call not yet stored>
     Rule(r"attention_kernel<attn_plan<128, \d, 1, false> ?>", ATTENTION, PROMPT),
     Rule(r"attention_kernel<attn_plan<128, \d, 1, true> ?>", ATTENTION, WIDE),
     Rule(r"attention_kernel<.*>", ATTENTION),
@@ -178,7 +178,11 @@ def read_record(path):
 
 
 def write_record(path, kernels):
-    os.makedirs(os.path.dirname(path), exist_ok=True)
+    """Architectures that were not compiled stay as they are, when they are of the same compiler."""
+    version, old = read_record(path)
+    archs = {k["arch"] for k in kernels}
+    kernels = kernels + [r for key, r in old.items() if key[0] not in archs and version == ptxas_version()]
+    os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
     with open(path, "w", encoding="utf-8", newline="") as f:
         f.write(f"# nvcc {ptxas_version()}\n")
         out = csv.DictWriter(f, FIELDS, extrasaction="ignore", lineterminator="\n")
