@@ -67,8 +67,8 @@ typedef struct engine_options {
 
 typedef struct token_bias {
     int32_t token;
-    float
-        bias; /* added to its logit, -BIAS_LIMIT to BIAS_LIMIT; several for one token add up; -INFINITY: never chosen */
+    float bias; /* added to its logit, -BIAS_LIMIT to BIAS_LIMIT; several for one token add up; -INFINITY: never chosen,
+                unless a grammar allows nothing else */
 } token_bias;
 
 enum { BIAS_MAX = 1024, BIAS_LIMIT = 100, PENALTY_LIMIT = 2, REPEAT_MAX = 10, LOGPROBS_MAX = 20 };
@@ -85,7 +85,8 @@ typedef struct pick_options {
     float presence, frequency; /* taken off its logit, once and per occurrence; -PENALTY_LIMIT to PENALTY_LIMIT */
     const token_bias *bias;    /* after the penalties */
     int32_t n_bias;            /* at most BIAS_MAX */
-    int32_t min_new; /* no end token before the answer has so many tokens; at most max_new; not with ignore_end */
+    int32_t min_new; /* no end token before the answer has so many tokens, unless a grammar allows nothing else; at most
+                        max_new; not with ignore_end */
 } pick_options;
 
 typedef enum reply_start { REPLY_CONTENT, REPLY_REASONING, REPLY_RAW } reply_start;
@@ -105,7 +106,8 @@ typedef struct reply_options {
     const reply_tool *tools; /* calls are taken out of the answer; none: what looks like one is text */
     size_t n_tools;
     bool one_call;   /* the answer ends with the first complete call */
-    bool ignore_end; /* end tokens are ordinary tokens */
+    bool ignore_end; /* end tokens are ordinary tokens; with a grammar: chosen when it allows nothing else, which ends
+                        the answer */
 } reply_options;
 
 /* What the content of an answer must be: engine/text/schema.h, tool_grammar.h. */
@@ -121,7 +123,9 @@ typedef struct gen_request {
     bool no_cache;     /* nothing of earlier conversations is used, and nothing of this one is kept */
     const int32_t *prediction; /* tokens that the answer may repeat: they are looked up first; NULL: none */
     size_t n_prediction;
-    const struct grammar *grammar; /* NULL: anything. Lives as long as mem (arena_at_end) */
+    const struct grammar *grammar; /* what the content must be; NULL: anything. Lives as long as mem (arena_at_end) */
+    const struct grammar *calls;   /* tool calls that may stand in its place; NULL: none. Lives as long */
+    bool thinks;      /* the answer begins with reasoning, which is free: the grammar begins behind "</think>" */
     int32_t logprobs; /* alternatives told with every token, at most LOGPROBS_MAX; -1: no log-probabilities */
     arena *mem;       /* owns every pointer above; adopted when engine_submit returns OK */
     void *user;       /* comes back in every event */
@@ -181,6 +185,7 @@ typedef struct gen_totals {
     int32_t by_length[SPEC_POSITIONS];        /* rounds that accepted exactly i proposals */
     int64_t queue_ns, prefill_ns, decode_ns;  /* prefill includes the first token */
     int64_t draft_ns, verify_ns, rest_ns;     /* parts of decode_ns inside and around the steps */
+    int64_t mask_ns;                          /* spent on the masks of a grammar, within the times above */
     int32_t end_token;                        /* -1: none */
     int32_t stop_index;                       /* which stop string, -1: none */
 } gen_totals;

@@ -3,6 +3,7 @@
 #include "engine/cli/input.h"
 #include "engine/cli/model_opts.h"
 #include "engine/cli/progress.h"
+#include "engine/cli/run_shape.h"
 #include "engine/cli/run_tools.h"
 #include "engine/text/chat.h"
 
@@ -17,10 +18,10 @@ enum { EXIT_INTERRUPTED = 130 };
 
 typedef struct run_opts {
     model_opts m;
-    bool raw, json, quiet, ignore_end;
-    bool guard;
+    bool raw, json, quiet, ignore_end, json_object;
+    bool guard; /* control tokens in the prompt are text */
     int think; /* auto, on, off */
-    const char *system, *stop, *tools;
+    const char *system, *stop, *tools, *tool_choice, *json_schema;
     int64_t predict, top_k, seed, min_tokens;
     double temperature, top_p, min_p, repeat, presence, frequency;
 } run_opts;
@@ -40,7 +41,15 @@ static const opt LIST[] = {
     { "predict", .brief = "n", .aliases = "n-predict max-tokens", .preset = "0",
       OPT_INT_AT(run_opts, predict, 0, INT32_MAX), .help = "most tokens of the answer; 0: the rest of the context" },
     { "stop", .value = "TEXT", OPT_TEXT_AT(run_opts, stop), .help = "end the answer before this text" },
-    { "ignore-eos", OPT_SET_AT(run_opts, ignore_end), .help = "end tokens do not end the answer" },
+    { "ignore-eos", OPT_SET_AT(run_opts, ignore_end),
+      .help = "end tokens do not end the answer, unless its form is prescribed and complete" },
+    { "json-schema", .value = "FILE", OPT_TEXT_AT(run_opts, json_schema),
+      .help = "the answer is a JSON text that is valid under the schema in this file; cut by --predict it is the "
+              "beginning of one" },
+    { "json-object", OPT_SET_AT(run_opts, json_object), .help = "the answer is a JSON object" },
+    { "tool-choice", .value = "CHOICE", .preset = "auto", OPT_TEXT_AT(run_opts, tool_choice),
+      .help = "\"auto\"; \"required\": the answer calls one of --tools, or several; the name of a tool: it calls "
+              "this one" },
     { "temp", .aliases = "temperature", OPT_REAL_AT(run_opts, temperature, 0, 100),
       .help = "temperature, 0: greedy; without it as generation_config.json says" },
     { "top-k", OPT_INT_AT(run_opts, top_k, 0, INT32_MAX), .help = "keep the K likeliest tokens; 0: all" },
@@ -128,6 +137,7 @@ static status encode(const run_opts *o, const run_tools *tools, const text_model
         s = render(o, tools, tm, prompt, &rendered, e);
         if (s == OK) s = chat_encode(tm, buf_view(&rendered), o->guard, &ids, e);
         if (s == OK) rq->reply.start = chat_start(tm, ids.ids, ids.n);
+        rq->thinks = rq->reply.start == REPLY_REASONING;
     }
     if (s == OK) {
         int32_t *copy = arena_alloc(rq->mem, ids.n * sizeof *copy);
@@ -203,6 +213,7 @@ static void print_stats(const answer *a) {
             "%.3f\n",
             tokens_per_round(t), t->rounds, t->accepted, t->drafted, (double)t->draft_ns * 1e-6 / t->steps,
             (double)t->verify_ns * 1e-6 / t->steps, (double)t->rest_ns * 1e-6 / t->steps);
+    if (t->mask_ns) fprintf(stderr, "masks: %.3f ms per step of these\n", (double)t->mask_ns * 1e-6 / t->steps);
     fprintf(stderr,
             "drafted: %d proposals, %d accepted; looked up: %d, %d accepted\nsteps by reason:", t->draft_drafted,
             t->draft_accepted, t->lookup_drafted, t->lookup_accepted);
@@ -225,11 +236,11 @@ static void json_stats(buf *out, const gen_totals *t) {
         "\"accepted\":%d,\"draft_drafted\":%d,\"draft_accepted\":%d,\"lookup_drafted\":%d,\"lookup_accepted\":%d,"
         "\"prefill_ms\":%.3f,\"decode_ms\":%.3f,\"draft_"
         "ms\":%.3f,\"verify_ms\":%.3f,\"rest_ms\":%.3f,"
-        "\"tokens_per_second\":%.1f,\"tokens_per_step\":%.3f,\"rounds_by_accepted\":[",
+        "\"mask_ms\":%.3f,\"tokens_per_second\":%.1f,\"tokens_per_step\":%.3f,\"rounds_by_accepted\":[",
         t->prompt, t->generated, t->reasoning, t->steps, t->rounds, t->drafted, t->accepted, t->draft_drafted,
         t->draft_accepted, t->lookup_drafted, t->lookup_accepted, (double)t->prefill_ns * 1e-6,
         (double)t->decode_ns * 1e-6, (double)t->draft_ns * 1e-6, (double)t->verify_ns * 1e-6, (double)t->rest_ns * 1e-6,
-        per_second(t->generated - 1, t->decode_ns), tokens_per_round(t));
+        (double)t->mask_ns * 1e-6, per_second(t->generated - 1, t->decode_ns), tokens_per_round(t));
     int last = SPEC_POSITIONS;
     while (last > 0 && !t->by_length[last - 1]) last--;
     for (int i = 0; i < last; i++) buf_printf(out, "%s%d", i ? "," : "", t->by_length[i]);
@@ -332,12 +343,20 @@ static void follow(engine *en, gen_id id, answer *a, bool stream) {
     fflush(stdout);
 }
 
-static status generate_answer(engine *en, const run_opts *o, const run_tools *tools, const opts_found *found,
+/* Tools and form of the answer. */
+typedef struct run_wants {
+    run_tools tools;
+    run_shape shape;
+} run_wants;
+
+static status generate_answer(engine *en, const run_opts *o, const run_wants *wants, const opts_found *found,
                               str prompt, answer *a, err *e) {
     gen_request rq = { .mem = arena_new() };
     gen_id id;
-    status s = encode(o, tools, engine_get_text(en), prompt, &rq, e);
-    if (s == OK) s = run_tools_declare(tools, &rq, e);
+    const text_model *tm = engine_get_text(en);
+    status s = run_shape_apply(&wants->shape, tm, &rq, e);
+    if (s == OK) s = encode(o, &wants->tools, tm, prompt, &rq, e);
+    if (s == OK) s = run_tools_declare(&wants->tools, &rq, e);
     if (s == OK) {
         fill_options(o, found, engine_get_facts(en), &rq);
         a->seed = rq.pick.seed;
@@ -352,10 +371,10 @@ static status generate_answer(engine *en, const run_opts *o, const run_tools *to
     return OK;
 }
 
-static status load_tools(const run_opts *o, run_tools *tools, err *e) {
-    if (!o->tools) return OK;
-    if (o->raw) return err_set(e, ERR_USAGE, "--tools and --raw: tools are part of the chat template");
-    return run_tools_load(tools, o->tools, e);
+static status load_wants(const run_opts *o, run_wants *w, err *e) {
+    if (o->tools && o->raw) return err_set(e, ERR_USAGE, "--tools and --raw: tools are part of the chat template");
+    if (o->tools) TRY(run_tools_load(&w->tools, o->tools, e));
+    return run_shape_load(&w->shape, o->json_schema, o->json_object, o->tool_choice, &w->tools, e);
 }
 
 int cmd_run(int argc, char **argv) {
@@ -368,14 +387,14 @@ int cmd_run(int argc, char **argv) {
     sigaction(SIGTERM, &act, NULL);
     err e;
     buf prompt = { 0 };
-    run_tools tools = { 0 };
+    run_wants wants = { 0 };
     answer a = { 0 };
     engine *en = NULL;
     engine_options opt = model_opts_engine(&o.m, 0);
-    status s = load_tools(&o, &tools, &e);
+    status s = load_wants(&o, &wants, &e);
     if (s == OK) s = prompt_text(&found, &prompt, &e);
     if (s == OK) s = model_opts_open(&en, &opt, &interrupted, &e);
-    if (s == OK) s = generate_answer(en, &o, &tools, &found, buf_view(&prompt), &a, &e);
+    if (s == OK) s = generate_answer(en, &o, &wants, &found, buf_view(&prompt), &a, &e);
     if (s == OK && o.json) print_json(&a, o.tools != NULL);
     if (s == OK && !o.quiet && !a.broken_pipe) print_stats(&a);
     code = interrupted ? EXIT_INTERRUPTED : s != OK ? cmd_fail(&e) : a.broken_pipe ? 1 : 0;
@@ -385,7 +404,8 @@ int cmd_run(int argc, char **argv) {
     buf_free(&a.reasoning);
     buf_free(&a.ids);
     run_calls_deinit(&a.calls);
-    run_tools_deinit(&tools);
+    run_shape_deinit(&wants.shape);
+    run_tools_deinit(&wants.tools);
     opts_found_deinit(&found);
     return code;
 }

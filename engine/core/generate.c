@@ -9,6 +9,8 @@
 #include "engine/core/reply.h"
 #include "engine/core/turn.h"
 
+#include <math.h>
+
 typedef struct run {
     const generate_env *env;
     const taken_request *tr;
@@ -174,14 +176,18 @@ static void finish_cancelled(run *r) {
 _Static_assert((int)LOGPROBS_MAX == (int)PICK_TOP_MAX && (int)BIAS_MAX == (int)PICK_BIAS_MAX,
                "what may be asked for can be done");
 
+/* What forbids tokens is part of the masks when there is a grammar: one that it allows must be left. */
 static void set_pick(const run *r) {
     const gen_request *rq = &r->tr->rq;
     pick_params pick = pair_pick_params(&rq->pick);
-    if (!rq->reply.ignore_end) pick.end_from = (int32_t)rq->n_tokens + min_i32(rq->pick.min_new, r->max_new);
+    if (!rq->reply.ignore_end && !rq->grammar)
+        pick.end_from = (int32_t)rq->n_tokens + min_i32(rq->pick.min_new, r->max_new);
     steps_set_pick(r->env->steps, &pick);
     steps_set_logprobs(r->env->steps, rq->logprobs);
-    for (int32_t i = 0; i < rq->pick.n_bias; i++)
-        pick_lists_add_bias(steps_lists(r->env->steps), rq->pick.bias[i].token, rq->pick.bias[i].bias);
+    for (int32_t i = 0; i < rq->pick.n_bias; i++) {
+        const token_bias *b = &rq->pick.bias[i];
+        if (!rq->grammar || b->bias != -INFINITY) pick_lists_add_bias(steps_lists(r->env->steps), b->token, b->bias);
+    }
 }
 
 void generate_refuse(const generate_env *env, const taken_request *tr) {
@@ -197,7 +203,7 @@ static void constrain(run *r, generate_env *env) {
     const gen_request *rq = &r->tr->rq;
     if (!rq->grammar) return;
     if (!env->trie) env->trie = token_trie_of_model(env->text);
-    r->constraint = constraint_new(env->trie, rq->grammar, env->text, rq->reply.start);
+    r->constraint = constraint_new(env->trie, env->text, rq);
     steps_set_mask(env->steps, constraint_fill, r->constraint);
 }
 
@@ -218,7 +224,9 @@ void generate(generate_env *env, const taken_request *tr) {
                            .min_p = rq->spec.min_p };
     propose_begin(&r.propose, rq->tokens, (int32_t)rq->n_tokens, rq->prediction, (int32_t)rq->n_prediction,
                   rq->pick.temperature >= 1e-5f);
-    r.reply = reply_new(env->text, &rq->reply);
+    reply_options how = rq->reply;
+    if (rq->grammar) how.ignore_end = false; /* behind a complete text there is nothing but an end token */
+    r.reply = reply_new(env->text, &how);
     r.turn = (turn){ .steps = env->steps, .timelines = env->timelines };
     set_pick(&r);
     constrain(&r, env);
@@ -232,6 +240,7 @@ void generate(generate_env *env, const taken_request *tr) {
     if (r.why == DONE_CANCELLED) finish_cancelled(&r);
     propose_totals(&r.propose, &r.totals);
     r.totals.reasoning = reply_reasoning_tokens(r.reply);
+    if (r.constraint) r.totals.mask_ns = constraint_ns(r.constraint);
     r.totals.stop_index = r.why == DONE_STOP ? reply_stop_index(r.reply) : -1;
     if (r.failed) {
         generate_refuse(env, tr);

@@ -24,6 +24,7 @@ typedef struct draft {
     arena *mem;              /* of the request to the engine */
     const reply_tool *tools; /* that may be called, in mem */
     size_t n_tools;
+    gen_request shaped; /* grammars, in mem */
     int64_t template_ns, tokenize_ns;
     char param[PARAM_NAME_MAX];
 } draft;
@@ -196,6 +197,15 @@ static status render(const api_call *call, draft *d, err *e) {
     return OK;
 }
 
+/* What the answer must be. */
+static status shape_answer(const api_call *call, draft *d, err *e) {
+    const char *at;
+    d->shaped.mem = d->mem;
+    status s = answer_shape_apply(&d->p.shape, engine_get_text(call->sv->en), &d->shaped, &at, e);
+    if (s != OK) snprintf(d->param, sizeof d->param, "%s", at);
+    return s;
+}
+
 static status read_request(const api_call *call, draft *d, err *e) {
     api_defaults def = {
         .facts = engine_get_facts(call->sv->en),
@@ -207,6 +217,7 @@ static status read_request(const api_call *call, draft *d, err *e) {
     if (d->p.pick.seed == UINT64_MAX) d->p.pick.seed = api_random();
     if (d->p.tools) TRY(tools_read(d->mem, d->p.tools, &d->tools, &d->n_tools, d->param, e));
     if (d->p.no_calls) d->n_tools = 0;
+    TRY(shape_answer(call, d, e));
     return render(call, d, e);
 }
 
@@ -245,6 +256,9 @@ static gen_request make_gen_request(const draft *d, const server *sv) {
                    .n_tools = d->n_tools,
                    .one_call = p->one_call,
                    .ignore_end = p->ignore_end },
+        .grammar = d->shaped.grammar,
+        .calls = d->shaped.calls,
+        .thinks = start == REPLY_REASONING,
         .logprobs = p->logprobs,
         .spec = p->spec,
         .no_cache = p->no_cache,
@@ -261,7 +275,7 @@ static chat *chat_new(const api_call *call, const draft *d) {
     c->x = call->x;
     c->mem = arena_new();
     c->p = d->p;
-    c->p.model = NULL, c->p.tools = NULL; /* belong to the body */
+    c->p.model = NULL, c->p.tools = NULL, c->p.shape = (answer_shape){ 0 }; /* belong to the body */
     for (int32_t i = 0; i < c->p.n_stop; i++) c->p.stop[i] = arena_str(c->mem, c->p.stop[i]);
     memcpy(c->request_id, call->request_id.p, call->request_id.n);
     api_new_id(c->id, "chatcmpl-");

@@ -58,6 +58,8 @@ static const char *const SUPPORTED[] = {
     "tools",
     "tool_choice",
     "parallel_tool_calls",
+    "response_format",
+    "structured_outputs",
     "logit_bias",
     "min_tokens",
     "logprobs",

@@ -2,6 +2,7 @@
 
 #include "engine/server/api_json.h"
 #include "engine/server/api_pick.h"
+#include "engine/server/api_shape.h"
 #include "engine/server/net/wire.h"
 
 #include <jansson.h>
@@ -99,6 +100,9 @@ static const struct member {
     { "tool_choice", M_READ },
     { "parallel_tool_calls", M_READ },
     { "response_format", M_READ },
+    { "json_schema", M_READ },
+    { "guided_json", M_READ },
+    { "structured_outputs", M_READ },
     { "modalities", M_READ },
     { "function_call", M_READ },
     { "reasoning_effort", M_READ },
@@ -126,12 +130,9 @@ static const struct member {
     { "functions", M_OFF },
     { "metrics", M_OFF },
     { "grammar", M_OFF },
-    { "json_schema", M_OFF },
-    { "guided_json", M_OFF },
     { "guided_regex", M_OFF },
     { "guided_grammar", M_OFF },
     { "guided_choice", M_OFF },
-    { "structured_outputs", M_OFF },
     { "mirostat", M_OFF },
     { "dry_multiplier", M_OFF },
     { "xtc_probability", M_OFF },
@@ -380,42 +381,6 @@ static status read_prediction(api_reader *r, api_params *p) {
     return OK;
 }
 
-/* Calls are left to the model, or forbidden. */
-static status read_tools(api_reader *r, api_params *p) {
-    const json_t *tools = api_read_find(r, "tools"), *choice = api_read_find(r, "tool_choice");
-    bool parallel = true;
-    TRY(api_read_bool(r, "parallel_tool_calls", &parallel));
-    p->one_call = !parallel;
-    if (tools && !json_is_array(tools)) return api_read_wrong_type(r, "tools", "an array", tools);
-    if (choice && !json_is_string(choice) && !json_is_object(choice))
-        return api_read_wrong_type(r, "tool_choice", "a string or an object", choice);
-    const char *word = json_string_value(choice);
-    p->tools = json_array_size(tools) ? tools : NULL;
-    p->no_calls = word && strcmp(word, "none") == 0;
-    bool automatic = !choice || (word && strcmp(word, "auto") == 0);
-    if (p->no_calls || automatic) return OK;
-    return api_read_unsupported(r, "tool_choice", "calls cannot be forced; send \"none\" or \"auto\"");
-}
-
-static status read_formats(api_reader *r) {
-    char within[PARAM_NAME_MAX];
-    api_reader in;
-    const char *type = "text", *call = "none";
-    TRY(api_read_object(r, "response_format", &in, within));
-    TRY(api_read_str(&in, "type", &type));
-    if (strcmp(type, "text") != 0) return api_read_unsupported(r, "response_format", "only {\"type\": \"text\"} is");
-    const json_t *kinds = api_read_find(r, "modalities"), *function = api_read_find(r, "function_call");
-    if (kinds && !json_is_array(kinds)) return api_read_wrong_type(r, "modalities", "an array", kinds);
-    for (size_t i = 0; i < json_array_size(kinds); i++) {
-        const char *kind = json_string_value(json_array_get(kinds, i));
-        if (!kind || strcmp(kind, "text") != 0) return api_read_unsupported(r, "modalities", "only [\"text\"] is");
-    }
-    if (function && json_is_string(function)) call = json_string_value(function);
-    if ((function && !json_is_string(function)) || (strcmp(call, "none") != 0 && strcmp(call, "auto") != 0))
-        return api_read_unsupported(r, "function_call", "leave it out");
-    return OK;
-}
-
 status api_params_read(api_params *out, const json_t *body, const api_defaults *def, buf *ignored,
                        char param[PARAM_NAME_MAX], err *e) {
     api_reader r = { .o = body, .within = "", .param = param, .e = e };
@@ -436,8 +401,7 @@ status api_params_read(api_params *out, const json_t *body, const api_defaults *
     bool cache = true;
     TRY(api_read_bool(&r, "cache_prompt", &cache));
     p.no_cache = !cache;
-    TRY(read_tools(&r, &p));
-    TRY(read_formats(&r));
+    TRY(api_shape_read(&r, &p));
     *out = p;
     return OK;
 }

@@ -4,6 +4,7 @@
 #include "engine/base/log.h"
 #include "engine/base/mem.h"
 #include "engine/base/thread.h"
+#include "engine/core/constraint.h"
 #include "engine/core/mailbox.h"
 #include "engine/core/reply.h"
 #include "engine/load/source.h"
@@ -19,6 +20,7 @@ struct engine {
     script_options opt;
     source *src;
     text_model *text;
+    token_trie *trie; /* made for the first answer that must have a form */
     engine_facts facts;
     thread *thread;
     mailbox *box;
@@ -92,7 +94,8 @@ typedef struct run {
     const taken_request *tr;
     script s;
     reply *reply;
-    parts text;   /* of the open round */
+    constraint *form; /* that the answer should have; NULL: any */
+    parts text;       /* of the open round */
     buf logprobs; /* token_logprobs of its tokens */
     gen_totals t;
     int round;
@@ -176,6 +179,7 @@ static void play_tokens(run *r, const token_list *ids) {
     int32_t n = 0;
     while ((size_t)n < ids->n && r->state == REPLY_GOES_ON && !r->full) {
         r->state = reply_push(r->reply, ids->ids[n], &r->text);
+        if (r->form) constraint_emitted(r->form, &ids->ids[n], 1);
         if (r->state == REPLY_ENDED) r->t.end_token = ids->ids[n];
         token_logprobs l = logprobs_of(r, ids->ids[n]);
         buf_put(&r->logprobs, &l, sizeof l);
@@ -271,12 +275,18 @@ static void post_end(run *r, bool played) {
         ev.text = STR("the script says: fail");
         ev.u.fail.code = ERR_FAULT;
     }
-    log_info("script", "done %llu %s, %d tokens", (unsigned long long)r->tr->id,
+    const char *form = !r->form ? "" : constraint_is_complete(r->form) ? ", form kept" : ", form not kept";
+    log_info("script", "done %llu %s, %d tokens%s", (unsigned long long)r->tr->id,
              ev.kind == GEN_FAILED            ? "failed"
              : ev.u.end.why == DONE_CANCELLED ? "cancelled"
                                               : "finished",
-             r->t.generated);
+             r->t.generated, form);
     post(r, ev);
+}
+
+static constraint *form_of(engine *en, const gen_request *rq) {
+    if (!en->trie) en->trie = token_trie_of_model(en->text);
+    return constraint_new(en->trie, en->text, rq);
 }
 
 static void play(engine *en, const taken_request *tr) {
@@ -298,6 +308,7 @@ static void play(engine *en, const taken_request *tr) {
     log_info("script", "choice: repeat %g, presence %g, frequency %g, min %d, logprobs %d, bias%s", (double)p->repeat,
              (double)p->presence, (double)p->frequency, p->min_new, rq->logprobs, p->n_bias ? "" : " none");
     for (int32_t i = 0; i < p->n_bias; i++) log_info("script", "bias %d %g", p->bias[i].token, (double)p->bias[i].bias);
+    if (rq->grammar) r.form = form_of(en, rq);
     post(&r, event(&r, GEN_STARTED));
     bool played = play_prefill(&r);
     int64_t prefilled = clock_ns();
@@ -307,6 +318,7 @@ static void play(engine *en, const taken_request *tr) {
     r.t.reasoning = reply_reasoning_tokens(r.reply);
     r.t.stop_index = reply_stop_index(r.reply);
     post_end(&r, played);
+    constraint_free(r.form);
     reply_free(r.reply);
     parts_free(&r.text);
     buf_free(&r.logprobs);
@@ -379,6 +391,7 @@ void engine_close(engine *en) {
     mailbox_close(en->box);
     if (en->thread) thread_join(en->thread);
     mailbox_free(en->box);
+    token_trie_free(en->trie);
     text_model_close(en->text);
     source_close(en->src);
     free(en);

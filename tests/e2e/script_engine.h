@@ -12,8 +12,8 @@
  *     fail=prefill, fail=N  a fault in the prefill, or before round N
  *     end=none              no end token: the answer stops at its length limit or after the last round
  *
- * Without a script the answer is "Hello there." in three rounds. How tokens would be chosen is written to the log;
- * log-probabilities are made up from token ids. */
+ * Without a script the answer is "Hello there." in three rounds. How tokens would be chosen is written to the log, and
+ * of an answer that must have a form whether the script kept it; log-probabilities are made up from token ids. */
 #ifndef TESTS_E2E_SCRIPT_ENGINE_H
 #define TESTS_E2E_SCRIPT_ENGINE_H
 #include "engine/engine.h"

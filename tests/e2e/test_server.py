@@ -229,9 +229,9 @@ def members():
         for param, more in inner:
             a = chat(s, **more)
             check("inner member/" + param, a.status == 400 and a.error()["param"] == param, a.body)
-        off = {"n": 2, "best_of": 3, "response_format": {"type": "json_object"}, "thinking_budget": 100, "thinking_token_budget": 5,
+        off = {"n": 2, "best_of": 3, "thinking_budget": 100, "thinking_token_budget": 5,
                "reasoning_budget": 0, "suffix": "x", "echo": True, "use_beam_search": True, "audio": {"voice": "a"}, "modalities": ["audio"], "functions": [{"name": "f"}],
-               "function_call": {"name": "f"}, "metrics": True, "stream_granularity": "token", "tool_choice": "required", "grammar": "x"}
+               "function_call": {"name": "f"}, "metrics": True, "stream_granularity": "token", "tool_choice": "any", "grammar": "x", "guided_regex": "a", "guided_choice": ["a"], "guided_grammar": "x"}
         for name, value in off.items():
             a = chat(s, **{name: value})
             check("not honoured/" + name, a.status == 400 and a.error()["code"] == "unsupported_parameter" and a.error()["param"] == name, a.body)
@@ -424,10 +424,6 @@ def tools():
         check("no tools: no calls", c["message"]["content"] == call and c["finish_reason"] == "stop", c)
         prompts = [chat(s, "[[say=A]]", tools=TOOLS, tool_choice=t).json()["usage"]["prompt_tokens"] for t in ("auto", "none")]
         check("tool_choice none/the same prompt", prompts[0] == prompts[1] > 200, prompts)
-        for choice in ("required", {"type": "function", "function": {"name": "find_item"}}, "find_item", {}):
-            a = chat(s, tools=TOOLS, tool_choice=choice)
-            check("tool_choice/%s refused" % json.dumps(choice), a.status == 400 and a.error()["param"] == "tool_choice" and "cannot be forced" in a.error()["message"], a.body)
-
         # cut at every number of tokens, and left open by the model
         whole = chat(s, played([[call]]), tools=TOOLS).json()["usage"]["completion_tokens"]
         for n in range(1, whole + 1):
@@ -678,6 +674,83 @@ def browsers():
         for origin, code in (("http://localhost:3000", 200), ("https://elsewhere.example", 403), ("null", 403), ("app://notes", 200), ("http://127.0.0.1.evil.example", 403), ("http://box.lan", 200)):
             a = ask(s.port, "GET", "/v1/models", headers={"Origin": origin})
             check("origin/" + origin, a.status == code and "access-control-allow-origin" not in a.headers, a.status)
+
+
+@group
+def form():
+    """What an answer must be: shape of the members, grammars that reach the engine (the script says whether it kept them), refusals with their place."""
+    point = {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}}, "required": ["x"]}
+    schema = {"response_format": {"type": "json_schema", "json_schema": {"name": "point", "schema": point, "strict": True}}}
+    objects = {"response_format": {"type": "json_object"}}
+    named = {"tool_choice": {"type": "function", "function": {"name": "find_item"}}}
+    find = "<tool_call>find_item<arg_key>item_id</arg_key><arg_value>a b</arg_value></tool_call>"
+    boxes = "<tool_call>list_boxes</tool_call>"
+    good, other, cut = '{"x": 1}', '{"z": 1}', '{"x": 1'
+    with serving("form") as s:
+        def kept(script, **more):
+            """"kept", "not kept", None: any form; and the answer."""
+            at = len(s.log)
+            a = chat(s, script, **more)
+            if a.status != 200:
+                return a.body, a
+            found = s.wait_line(s.log, r"done \d+ finished, \d+ tokens(?:, form (.*))?$", start=at, timeout=5)
+            return found and found[0].group(1), a
+        for more, text, want in ((schema, good, "kept"), (schema, other, "not kept"), (schema, cut, "not kept"), (objects, other, "kept"), (objects, "[1]", "not kept"),
+                                 ({"response_format": {"type": "json_object", "schema": point}}, other, "not kept"), ({"response_format": {"type": "json_object", "schema": point}}, good, "kept"),
+                                 ({"json_schema": point}, good, "kept"), ({"json_schema": point}, other, "not kept"), ({"guided_json": point}, good, "kept"), ({"guided_json": point}, other, "not kept"),
+                                 ({"structured_outputs": {"json": point}}, good, "kept"), ({"structured_outputs": {"json": point}}, other, "not kept"),
+                                 ({"structured_outputs": {"json_object": True}}, other, "kept"), ({"structured_outputs": {"json_object": False}}, other, None), ({"structured_outputs": {}}, other, None),
+                                 ({"response_format": {"type": "text"}}, good, None), ({"response_format": None, "json_schema": None}, good, None), (schema, "[1]", "not kept")):
+            got = kept(played([[text]]), **more)[0]
+            check("form/%s %s" % (json.dumps(more)[:60], text), got == want, got)
+        for choice, text, want in (({"tool_choice": "required"}, find, "kept"), ({"tool_choice": "required"}, boxes, "kept"), ({"tool_choice": "required"}, find + boxes, "kept"), ({"tool_choice": "required"}, "no", "not kept"),
+                                   ({"tool_choice": "required"}, "<tool_call>nobody</tool_call>", "not kept"), ({"tool_choice": "required"}, "<tool_call>find_item<arg_key>zzz</arg_key><arg_value>1</arg_value></tool_call>", "not kept"),
+                                   ({"tool_choice": "required", "parallel_tool_calls": False}, find + boxes, "kept"), (named, find, "kept"), (named, boxes, "not kept"), ({"tool_choice": "auto"}, "no", None), ({"tool_choice": "none"}, "no", None),
+                                   ({"tool_choice": "required", **schema}, boxes, "kept"), ({"tool_choice": "required", **schema}, good, "not kept"),
+                                   (schema, good, "kept"), (schema, boxes + find, "kept"), (schema, "no", "not kept"), (schema, good + boxes, "not kept"), ({"tool_choice": "none", **schema}, good, "kept"), ({"tool_choice": "none", **schema}, boxes, "not kept")):
+            got = kept(played([[text]]), tools=TOOLS, **choice)[0]
+            check("form/tools %s %s" % (json.dumps(choice)[:60], text[:40]), got == want, got)
+        for more in ({"tool_choice": "required", "parallel_tool_calls": False}, named):  # one call ends the answer
+            c = kept(played([[find, find]]), tools=TOOLS, **more)[1].json()["choices"][0]
+            check("form/one call with %s" % json.dumps(more), len(c["message"]["tool_calls"]) == 1 and c["finish_reason"] == "tool_calls", c)
+        for thinks in ("Hm.~" + good, "Hm." + good + "~" + good):  # "~" is </think>: the grammar begins behind it, wherever the reasoning is shown
+            for where in ("reasoning_content", "none"):
+                got = kept("[[think=%s times=0]]" % thinks.replace(" ", "_"), reasoning_format=where, chat_template_kwargs={"enable_thinking": True}, **schema)[0]
+                check("form/behind the reasoning, %s, %s" % (where, thinks), got == "kept", got)
+        got = kept("[[think=%s times=0]]" % good.replace(" ", "_"), chat_template_kwargs={"enable_thinking": True}, **schema)[0]
+        check("form/reasoning alone is no answer", got == "not kept", got)
+
+        inside = lambda **sub: {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"properties": {"a": sub}}}}}
+        at_schema = "response_format.json_schema.schema"
+        wrong = [("response_format", "json_object", "response_format", ()), ("response_format", {}, "response_format.type", ()), ("response_format", {"type": "xml"}, "response_format.type", ("json_schema",)),
+                 ("response_format", {"type": 3}, "response_format.type", ()), ("response_format", {"type": "json_schema"}, at_schema, ("object",)), ("response_format", {"type": "json_schema", "json_schema": []}, "response_format.json_schema", ()),
+                 ("response_format", {"type": "json_schema", "json_schema": {"name": "n"}}, at_schema, ()), ("response_format", {"type": "json_schema", "json_schema": {"name": 1, "schema": {}}}, "response_format.json_schema.name", ()),
+                 ("response_format", {"type": "json_schema", "json_schema": {"schema": "x"}}, at_schema, ()), ("response_format", {"type": "json_schema", "json_schema": {"schema": {}, "strict": "yes"}}, "response_format.json_schema.strict", ()),
+                 ("response_format", {"type": "json_object", "schema": []}, "response_format.schema", ()), ("json_schema", "x", "json_schema", ()), ("guided_json", "{}", "guided_json", ()),
+                 ("structured_outputs", {"regex": "a"}, "structured_outputs.regex", ()), ("structured_outputs", {"json": 1}, "structured_outputs.json", ()), ("structured_outputs", {"json_object": 1}, "structured_outputs.json_object", ()),
+                 ("response_format", inside(**{"not": {}})["response_format"], at_schema, ("not", "/properties/a")), ("response_format", inside(patternProperties={"a": {}})["response_format"], at_schema, ("patternProperties", "/properties/a")),
+                 ("response_format", inside(type="float")["response_format"], at_schema, ("type", "/properties/a")), ("response_format", inside(**{"$ref": "#/gone"})["response_format"], at_schema, ("/properties/a",)),
+                 ("json_schema", {"type": "object", "if": {}}, "json_schema", ("if",)), ("tool_choice", "find_item", "tool_choice", ("required",)), ("tool_choice", {}, "tool_choice.type", ()),
+                 ("tool_choice", {"type": "allowed_tools"}, "tool_choice.type", ()), ("tool_choice", {"type": "function"}, "tool_choice.function.name", ()), ("tool_choice", {"type": "function", "function": {"name": 3}}, "tool_choice.function.name", ()),
+                 ("tool_choice", {"type": "function", "function": {"name": "nobody"}}, "tool_choice", ("nobody",)), ("tool_choice", {"type": "function", "function": {"name": ""}}, "tool_choice", ())]
+        for name, value, param, words in wrong:
+            a = chat(s, tools=TOOLS, **{name: value})
+            said = a.error() if a.status == 400 else {"param": None, "message": ""}
+            check("form refused/%s" % json.dumps({name: value})[:90], said["param"] == param and all(w in said["message"] for w in words), a.body)
+        for more, param in (({"json_schema": point, **objects}, "json_schema"), ({"guided_json": point, "json_schema": point}, "guided_json"), ({"structured_outputs": {"json": point, "json_object": True}}, "structured_outputs.json_object")):
+            a = chat(s, **more)
+            check("form refused/two at once %s" % param, a.status == 400 and a.error()["param"] == param, a.body)
+        for more in ({"tool_choice": "required"}, {"tool_choice": "required", "tools": []}, named):
+            a = chat(s, **more)
+            check("form refused/a call without tools %s" % json.dumps(more), a.status == 400 and a.error()["param"] == "tool_choice", a.body)
+        odd = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"not": {}}}}}}]
+        for more in ({"tool_choice": "required"}, {"response_format": {"type": "json_object"}}):
+            a = chat(s, tools=odd, **more)
+            check("form refused/a tool's schema %s" % json.dumps(more), a.status == 400 and a.error()["param"] == "tools" and all(w in a.error()["message"] for w in ('"f"', "not", "/properties/a")), a.body)
+        check("form/the same tool when nothing is forced", chat(s, tools=odd).status == 200)
+        a = chat(s, tools=[{"type": "function", "function": {"name": "t%d" % i}} for i in range(20000)] * 2, tool_choice="required", timeout=60)
+        check("form/very many tools", a.status in (200, 400), a.status)
+        check("form/server is fine", alive(s))
 
 
 @group
