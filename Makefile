@@ -60,7 +60,7 @@ NVFLAGS    := -std=c++20 -D_GNU_SOURCE -O3 -fmad=false -Werror all-warnings -Xpt
               $(foreach a,$(CUDA_ARCHS:sm_%=%),-gencode arch=compute_$(a)$(comma)code=sm_$(a)) \
               $(foreach a,$(if $(CUDA_ARCH),,$(patsubst %a,%,$(lastword $(CUDA_ARCHS:sm_%=%)))),-gencode arch=compute_$(a)$(comma)code=compute_$(a)) \
               $(addprefix -Xcompiler ,-Wall -Wextra -Werror -Wno-unused-parameter -Wno-missing-field-initializers -fno-math-errno -ffp-contract=off -fno-strict-aliasing $(SANFLAGS))
-LDLIBS     += -L$(CUDA_ROOT)/lib64 -Wl,-rpath,$(CUDA_ROOT)/lib64 -lcublasLt -lcudart_static -ldl -lrt
+LDLIBS     += -L$(CUDA_ROOT)/lib64 -lcudart_static -ldl -lrt
 LINK       := $(CXX)
 endif
 

@@ -20,7 +20,7 @@ typedef struct run_opts {
     model_opts m;
     bool raw, json, quiet, ignore_end, json_object;
     bool guard; /* control tokens in the prompt are text */
-    int think; /* auto, on, off */
+    int think;  /* auto, on, off */
     const char *system, *stop, *tools, *tool_choice, *json_schema;
     int64_t predict, top_k, seed, min_tokens;
     double temperature, top_p, min_p, repeat, presence, frequency;

@@ -167,8 +167,8 @@ static bool is_fast(const slot *sl) {
     return on && device_has_fast(on) && sl->kind == STEP_PREFILL && sl->bucket == PREFILL_MAX;
 }
 
-/* The block, and behind it the masks of constrained answers: a few KiB a row, which a device reads where the host writes
- * them. */
+/* The block, and behind it the masks of constrained answers: a few KiB a row, which a device reads where the host
+ * writes them. */
 static status take_params(steps *s, err *e) {
     size_t head = (sizeof *s->params + 63) / 64 * 64;
     s->mask_words = (s->t->cfg.vocab + 31) / 32;

@@ -154,11 +154,11 @@ static void choose(fast_products *f, const lt_shape *s) {
         return;
     }
     lt_choice c = lt_get_choice(p);
-    log_info("cuda",
-             "fast prefill: %d rows, %d columns of length %d: algorithm %d, tile %d, stages %d, split-k %d, reduction %d, "
-             "%.1f MiB of workspace",
-             s->rows, s->n, s->k, c.algorithm, c.tile, c.stages, c.split_k, c.reduction,
-             (double)c.workspace / 1048576.0);
+    log_info(
+        "cuda",
+        "fast prefill: %d rows, %d columns of length %d: algorithm %d, tile %d, stages %d, split-k %d, reduction %d, "
+        "%.1f MiB of workspace",
+        s->rows, s->n, s->k, c.algorithm, c.tile, c.stages, c.split_k, c.reduction, (double)c.workspace / 1048576.0);
     f->shape[f->n] = *s, f->plan[f->n] = p;
     f->n++;
 }
@@ -214,8 +214,8 @@ static void multiply_rows(const product_rows &in, int32_t n, const char *matrix,
     const lt_plan *p = find_plan(f, &s);
     CHECK(p != nullptr);
     err e = {};
-    if (lt_multiply(f->library, p, in.x.data, matrix, (const float *)add->data, (float *)y->data, workspace, w->to.stream,
-                    &e) != OK)
+    if (lt_multiply(f->library, p, in.x.data, matrix, (const float *)add->data, (float *)y->data, workspace,
+                    w->to.stream, &e) != OK)
         f->failure = e;
 }
 

@@ -5,8 +5,7 @@
 
 /* A packed matrix as rows of BF16; a stride of `stride` elements, whole blocks, those behind k zeros. A warp has one
  * block of one tile. Exact for MXFP4 as well (pack.h). */
-template <bool MXFP4>
-__global__ void __launch_bounds__(256) expand_kernel(packed w, bf16 *out, int64_t stride) {
+template <bool MXFP4> __global__ void __launch_bounds__(256) expand_kernel(packed w, bf16 *out, int64_t stride) {
     int32_t blocks = pack_blocks(w.k), item = (int32_t)blockIdx.x * (256 / WARP) + warp_id();
     bool mine = item < pack_tiles(w.n) * blocks;
     int32_t tile = item / blocks, block = item % blocks, g = lane_id() / 4, q = lane_id() % 4;

@@ -25,8 +25,7 @@ static __global__ void __launch_bounds__(256) norm_rows_kernel(product_rows in, 
     const float *x = (const float *)view_row(&in.x, live_first(&in.live) + i);
     bf16 *to = (bf16 *)view_row(&y, i);
     float scale = warp_norm_scale(x, in.x.cols, in.eps);
-    for (int32_t c = lane_id(); c < in.x.cols; c += WARP)
-        to[c] = bf16_of_f32((x[c] * scale) * f32_of_bf16(in.norm[c]));
+    for (int32_t c = lane_id(); c < in.x.cols; c += WARP) to[c] = bf16_of_f32((x[c] * scale) * f32_of_bf16(in.norm[c]));
 }
 
 int64_t normed_stride(int32_t k) { return ((int64_t)k * 2 + 63) / 64 * 64; }

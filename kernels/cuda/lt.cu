@@ -49,10 +49,11 @@ static status open_library(err *e) {
     static void *library;
     if (!library) library = dlopen(LIBRARY, RTLD_NOW | RTLD_LOCAL);
     if (!library)
-        return err_set(e, ERR_DEVICE,
-                       "--prefill fast needs cuBLASLt of the CUDA toolkit (%s): install it where the loader finds it, or "
-                       "run with --prefill exact",
-                       dlerror());
+        return err_set(
+            e, ERR_DEVICE,
+            "--prefill fast needs cuBLASLt of the CUDA toolkit (%s): install it where the loader finds it, or "
+            "run with --prefill exact",
+            dlerror());
     const char *missing = find_functions(library);
     return missing ? err_set(e, ERR_DEVICE, "%s has no %s; run with --prefill exact", LIBRARY, missing) : OK;
 }
@@ -70,8 +71,9 @@ struct lt_plan {
 };
 
 static status failed(cublasStatus_t rc, const char *doing, const lt_shape *s, err *e) {
-    return err_set(e, ERR_DEVICE, "%s of %d x %d x %d (rows, columns, length): cuBLASLt says %s; run with --prefill exact",
-                   doing, s->rows, s->n, s->k, blas.GetStatusName(rc));
+    return err_set(e, ERR_DEVICE,
+                   "%s of %d x %d x %d (rows, columns, length): cuBLASLt says %s; run with --prefill exact", doing,
+                   s->rows, s->n, s->k, blas.GetStatusName(rc));
 }
 
 status lt_open(lt **out, err *e) {
@@ -192,7 +194,7 @@ status lt_multiply(lt *l, const lt_plan *p, const void *x, const void *w, const 
                    cudaStream_t stream, err *e) {
     float one = 1.0f, rest = p->shape.add_stride ? 1.0f : 0.0f;
     cublasStatus_t rc = blas.Matmul(l->handle, p->how, &one, w, p->w, x, p->x, &rest, add ? add : y, p->add, y, p->y,
-                                       &p->algorithm, workspace, LT_WORKSPACE, stream);
+                                    &p->algorithm, workspace, LT_WORKSPACE, stream);
     return rc == CUBLAS_STATUS_SUCCESS ? OK : failed(rc, "starting a product", &p->shape, e);
 }
 

@@ -28,8 +28,8 @@ size_t lt_version(const lt *) { return 0; }
 
 status lt_choose(lt *, const lt_shape *s, lt_plan **out, err *e) {
     if (model.fault == LT_MODEL_NO_ALGORITHM)
-        return err_set(e, ERR_DEVICE, "choosing an algorithm for a product of %d x %d x %d: there is none", s->rows, s->n,
-                       s->k);
+        return err_set(e, ERR_DEVICE, "choosing an algorithm for a product of %d x %d x %d: there is none", s->rows,
+                       s->n, s->k);
     /* the library counts on it */
     CHECK(s->rows > 0 && s->n > 0 && s->k > 0 && s->x_stride >= s->k && s->w_stride >= s->k && s->y_stride >= s->n);
     *out = new lt_plan{ *s };
@@ -58,7 +58,8 @@ static __global__ void lt_model_kernel(product p) {
         int32_t column = p.fault == LT_MODEL_SHIFTED && (j ^ 1) < p.s.n ? j ^ 1 : j;
         const bf16 *w = p.w + column * p.s.w_stride;
         float v = 0.0f;
-        for (int32_t c = p.s.k - (p.fault == LT_MODEL_SHORT ? 2 : 1); c >= 0; c--) v += f32_of_bf16(x[c]) * f32_of_bf16(w[c]);
+        for (int32_t c = p.s.k - (p.fault == LT_MODEL_SHORT ? 2 : 1); c >= 0; c--)
+            v += f32_of_bf16(x[c]) * f32_of_bf16(w[c]);
         if (p.add && p.fault != LT_MODEL_NO_ADD) v += p.add[row * p.s.add_stride + j];
         p.y[row * p.s.y_stride + j] = v;
     }

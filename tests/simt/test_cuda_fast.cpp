@@ -261,12 +261,14 @@ static bool experts_right(void) {
     seed = 3;
     int32_t live = LIVE;
     std::vector<bf16> norm = any_norm(HIDDEN);
-    rows x(ROWS, HIDDEN, DT_F32), h(ROWS * SLOTS, WIDTH, DT_BF16), id(ROWS, CHOSEN, DT_I32), share(ROWS, CHOSEN, DT_F32);
+    rows x(ROWS, HIDDEN, DT_F32), h(ROWS * SLOTS, WIDTH, DT_BF16), id(ROWS, CHOSEN, DT_I32),
+        share(ROWS, CHOSEN, DT_F32);
     x.fill(0, LIVE), share.fill(0, LIVE);
     for (int32_t r = 0; r < LIVE; r++)
         for (int32_t c = 0; c < CHOSEN; c++) ((int32_t *)view_row(&id.v, r))[c] = (r + c * (1 + r % 3)) % EXPERTS;
     experts gate(WIDTH, HIDDEN), up(WIDTH, HIDDEN), down(HIDDEN, WIDTH);
-    matrix shared_gate(SHARED, HIDDEN, DT_BF16), shared_up(SHARED, HIDDEN, DT_BF16), shared_down(HIDDEN, SHARED, DT_BF16);
+    matrix shared_gate(SHARED, HIDDEN, DT_BF16), shared_up(SHARED, HIDDEN, DT_BF16),
+        shared_down(HIDDEN, SHARED, DT_BF16);
     moe_up_args a = {};
     a.x = x.v, a.norm = norm.data(), a.eps = EPS, a.gate = gate.w.data(), a.up = up.w.data(), a.experts = EXPERTS;
     a.shared_gate = shared_gate.w, a.shared_up = shared_up.w, a.id = id.v, a.h = h.v, a.rows = { &live, nullptr, ROWS };
@@ -280,7 +282,8 @@ static bool experts_right(void) {
         for (int32_t c = 0; c < HIDDEN; c++) before.push_back(x.get(r, c));
         for (int32_t s = 0; s < SLOTS; s++) {
             int32_t e = s < CHOSEN ? ((int32_t *)view_row(&id.v, r))[s] : 0;
-            const matrix &g = s < CHOSEN ? gate.at[(size_t)e] : shared_gate, &u = s < CHOSEN ? up.at[(size_t)e] : shared_up;
+            const matrix &g = s < CHOSEN ? gate.at[(size_t)e] : shared_gate,
+                         &u = s < CHOSEN ? up.at[(size_t)e] : shared_up;
             for (int32_t j = 0; j < g.w.n; j++)
                 if (!near_gated(h.get((int64_t)r * SLOTS + s, j), dot(used, r, g, j), dot(used, r, u, j))) return false;
         }

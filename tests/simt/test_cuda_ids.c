@@ -109,7 +109,6 @@ static void test_golden(void **state) {
     pair_off(cpu);
 }
 
-
 /* ---- the same tokens, whatever is proposed ---- */
 
 static const pick_params SAMPLED[] = {
