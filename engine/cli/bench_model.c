@@ -31,7 +31,7 @@ typedef struct estimate {
 } estimate;
 
 static const char NOTE[] = "Estimates by arithmetic: bytes over a share of the bandwidth, and a gap for every kernel. "
-                           "Nothing was measured; there is no GPU backend.";
+                           "Nothing of it was measured: that is `skiff bench device`, on a card.";
 static const char UNION_NOTE[] =
     "distinct experts per sparse layer as measured with draft blocks of Laguna S 2.1 at 1 to 5, 7, 9 and 16 rows, "
     "interpolated between";
