@@ -275,7 +275,7 @@ SIMT_RUN  = $(patsubst $(B)/%,$(call SIMT_OF,$(SAN))/%,$(SIMT_C) $(SIMT_SELF) $(
             $(if $(SAN),,$(foreach s,$(SIMT_SAN),$(patsubst $(B)/%,$(call SIMT_OF,$(s))/%,$(SIMT_SELF))))
 # One architecture of `make check-cuda`, where there is nvcc.
 TEST_ARCH   = sm_90a
-CUDA_CHECKS = "cuda-kernels-selftest=python3 tests/cuda/check_kernels.py --selftest" \
+CUDA_CHECKS = "cublaslt=tests/cuda/link_lt.sh build/cuda-$(TEST_ARCH)/tests/cuda/link_lt" "cuda-kernels-selftest=python3 tests/cuda/check_kernels.py --selftest" \
               "cuda-kernels=python3 tests/cuda/check_kernels.py --objects build/cuda-$(TEST_ARCH)/kernels/cuda --tools build/cuda-tools"
 
 test: deps-test ## everything: unit, ops, simt, golden, model, lossless, e2e, lint, sanitizers, CUDA code; the last line counts
@@ -324,9 +324,14 @@ lint: ## include directions, headers alone, forbidden words, clang-format, cppch
 CUDA_CHECK = python3 tests/cuda/check_kernels.py --objects build/cuda$(if $(CUDA_ARCH),-$(CUDA_ARCH))/kernels/cuda --tools build/cuda-tools $(if $(UPDATE),--update)
 check-cuda: deps ## compile all CUDA code for every architecture; registers, spills and instructions of its kernels; UPDATE=1 records them
 	@if $(MAKE) CUDA=1 nvcc-there; then \
-	    $(MAKE) CUDA=1 -j$(JOBS) cuda-objects && tests/cuda/tools.sh build/cuda-tools && $(CUDA_CHECK) --selftest && $(CUDA_CHECK); \
+	    $(MAKE) CUDA=1 -j$(JOBS) cuda-objects && tests/cuda/tools.sh build/cuda-tools && $(CUDA_CHECK) --selftest && $(CUDA_CHECK) && build/cuda$(if $(CUDA_ARCH),-$(CUDA_ARCH))/tests/cuda/link_lt; \
 	else echo "skip check-cuda: there is no nvcc"; fi
-cuda-objects: $(CU)
+cuda-objects: $(CU) $(if $(CUDA),$(B)/tests/cuda/link_lt)
+# The program opens cuBLASLt when it is asked for; that all it wants is there, only a link shows.
+build/%/tests/cuda/link_lt: tests/cuda/link_lt.cpp kernels/cuda/lt.def
+	@mkdir -p $(@D)
+	$(call say,LINK,$@)
+	$(Q)$(CXX) -std=gnu++20 -Wall -Wextra -Werror -I. -isystem $(CUDA_ROOT)/include -o $@ $< -L$(CUDA_ROOT)/lib64 -Wl,-rpath,$(CUDA_ROOT)/lib64 -lcublasLt
 device-tests: $(B)/skiff $(DEVICE)
 .PHONY: check-cuda cuda-objects device-tests
 

@@ -13,34 +13,17 @@
 #define TEXT_OF(x) #x
 #define LIBRARY NAME_OF(CUBLAS_VER_MAJOR)
 
-#define FUNCTIONS(F)                                                                                                   \
-    F(Create)                                                                                                          \
-    F(Destroy)                                                                                                         \
-    F(GetVersion)                                                                                                      \
-    F(GetStatusName)                                                                                                   \
-    F(Matmul)                                                                                                          \
-    F(MatmulAlgoConfigGetAttribute)                                                                                    \
-    F(MatmulAlgoGetHeuristic)                                                                                          \
-    F(MatmulDescCreate)                                                                                                \
-    F(MatmulDescDestroy)                                                                                               \
-    F(MatmulDescSetAttribute)                                                                                          \
-    F(MatmulPreferenceCreate)                                                                                          \
-    F(MatmulPreferenceDestroy)                                                                                         \
-    F(MatmulPreferenceSetAttribute)                                                                                    \
-    F(MatrixLayoutCreate)                                                                                              \
-    F(MatrixLayoutDestroy)
-
 /* The library's functions, cublasLt in front of each name. Once there they stay. */
 static struct {
 #define F(name) decltype(&cublasLt##name) name;
-    FUNCTIONS(F)
+#include "kernels/cuda/lt.def"
 #undef F
 } blas;
 
 static const char *find_functions(void *library) {
 #define F(name)                                                                                                        \
     if (!(blas.name = (decltype(blas.name))dlsym(library, "cublasLt" #name))) return "cublasLt" #name;
-    FUNCTIONS(F)
+#include "kernels/cuda/lt.def"
 #undef F
     return nullptr;
 }
