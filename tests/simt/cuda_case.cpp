@@ -57,7 +57,8 @@ static contents run_ref(tcase *t, pool *one) {
     err e;
     prepare(t, 0);
     CHECK(pool_reserve(one, op_lane_scratch(t->c->id, t->args, 1), &e) == OK);
-    pool_run(one, false, [](void *arg, const lane *ln) { ref_table[((tcase *)arg)->c->id](((tcase *)arg)->args, ln); }, t);
+    pool_run(
+        one, false, [](void *arg, const lane *ln) { ref_table[((tcase *)arg)->c->id](((tcase *)arg)->args, ln); }, t);
     if (t->c->settle) t->c->settle(t);
     return take(t);
 }
@@ -89,7 +90,8 @@ static contents run_cuda(trial *tr, int how) {
     tr->op->run(t->args, &w);
     if (cudaGetLastError() != cudaSuccess) complain(tr, "a launch failed", how);
     for (size_t i = 0; i < GUARD; i++)
-        if ((uint8_t)scratch[bytes + i] != POISON[RUNS[how].poison]) complain(tr, "a write behind the scratch", (long)i);
+        if ((uint8_t)scratch[bytes + i] != POISON[RUNS[how].poison])
+            complain(tr, "a write behind the scratch", (long)i);
     for (int i = 0; i < CUDA_COUNTERS; i++)
         if (counters[i]) complain(tr, "a counter is not 0", i);
     free(scratch);
@@ -121,7 +123,8 @@ const char *cuda_settle_floats(const block *b, char *got, const char *want, floa
 static void compare(trial *tr, const contents &got, const contents &want) {
     for (int b = 0; b < tr->t->n_blocks; b++) {
         std::string mine = got[b];
-        const char *wrong = tr->op->settle ? tr->op->settle(tr->t, &tr->t->block[b], mine.data(), want[b].data()) : nullptr;
+        const char *wrong =
+            tr->op->settle ? tr->op->settle(tr->t, &tr->t->block[b], mine.data(), want[b].data()) : nullptr;
         if (wrong) complain(tr, wrong, b);
         for (size_t i = 0; i < mine.size(); i++)
             if (mine[i] != want[b][i]) complain(tr, "differs from the reference: block", b * 100000L + (long)i);
@@ -132,8 +135,8 @@ static void compare(trial *tr, const contents &got, const contents &want) {
 static void compare_runs(trial *tr, const contents &a, int how_a, const contents &b, int how_b) {
     for (size_t k = 0; k < a.size(); k++)
         for (size_t i = 0; i < a[k].size(); i++) {
-            bool untouched = (uint8_t)a[k][i] == POISON[RUNS[how_a].poison] &&
-                             (uint8_t)b[k][i] == POISON[RUNS[how_b].poison];
+            bool untouched =
+                (uint8_t)a[k][i] == POISON[RUNS[how_a].poison] && (uint8_t)b[k][i] == POISON[RUNS[how_b].poison];
             if (a[k][i] != b[k][i] && !untouched) complain(tr, "depends on the order of threads: run", how_b);
         }
 }

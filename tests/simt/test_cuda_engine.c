@@ -1,10 +1,10 @@
 /* A device that is lost while it answers: the launch of a step fails, the stream reports an error, or the result never
- * comes. The running request ends with GEN_FAILED and the reason, the waiting one too, the engine is FAILED, and closing
- * it gives everything back.
+ * comes. The running request ends with GEN_FAILED and the reason, the waiting one too, the engine is FAILED, and
+ * closing it gives everything back.
  *
  * link: -Wl,--wrap=cudaGraphLaunch,--wrap=cudaStreamQuery,--wrap=calibrate
  */
-#include "tests/simt/cuda_fixture.h"
+#include "tests/model/device_fixture.h"
 
 #include <stdatomic.h>
 
@@ -124,8 +124,8 @@ static engine *start(void) {
 
 static void expect_failed(const answer *a, const char *part, const char *which) {
     if (a->failed != 1 || a->done != 0 || a->code != ERR_DEVICE || !strstr(a->why, part))
-        fail_msg("%s: failed %d, done %d, status %d \"%s\", expected \"%s\"", which, a->failed, a->done, a->code, a->why,
-                 part);
+        fail_msg("%s: failed %d, done %d, status %d \"%s\", expected \"%s\"", which, a->failed, a->done, a->code,
+                 a->why, part);
 }
 
 static void lose(loss how, const char *part) {

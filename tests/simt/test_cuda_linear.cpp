@@ -29,7 +29,8 @@ static int other_experts; /* rows whose experts differ from the reference's, wit
 /* --- weights on their way up --- */
 
 static device *gpu;
-static void (*spoil)(std::string *data, std::string *scale, const weight *w); /* before they are sent; nullptr: nothing */
+static void (*spoil)(std::string *data, std::string *scale,
+                     const weight *w); /* before they are sent; nullptr: nothing */
 
 static void open_gpu() {
     err e;
@@ -372,11 +373,11 @@ static void test_wrong(void **) {
         void (*spoil)(std::string *, std::string *, const weight *);
         const char *name;
     } SPOILT[] = {
-        { 0, next_scale, "mxfp4" },       { 0, swapped_nibbles, "mxfp4" },  { 0, no_last_columns, "plain" },
-        { 0, rows_exchanged, "long" },    { 1, swapped_nibbles, "mxfp4" },  { 1, no_last_columns, "odd" },
+        { 0, next_scale, "mxfp4" },        { 0, swapped_nibbles, "mxfp4" },  { 0, no_last_columns, "plain" },
+        { 0, rows_exchanged, "long" },     { 1, swapped_nibbles, "mxfp4" },  { 1, no_last_columns, "odd" },
         { 2, no_last_columns, "softcap" }, { 2, rows_exchanged, "plain" },   { 3, next_scale, "plain" },
-        { 3, swapped_nibbles, "all" },    { 3, no_last_columns, "shared" }, { 4, next_scale, "plain" },
-        { 4, rows_exchanged, "bf16" },    { 4, no_last_columns, "odd" },
+        { 3, swapped_nibbles, "all" },     { 3, no_last_columns, "shared" }, { 4, next_scale, "plain" },
+        { 4, rows_exchanged, "bf16" },     { 4, no_last_columns, "odd" },
     };
     for (const auto &x : SPOILT) {
         spoil = x.spoil;
@@ -408,8 +409,8 @@ struct tapped {
 };
 
 /* The op and its tap, in one launch or in two. */
-static tapped run_tapped(tcase *t, const view *x, bool one, const std::function<void(const tap_args *, cuda_work *)> &op,
-                         size_t scratch_bytes) {
+static tapped run_tapped(tcase *t, const view *x, bool one,
+                         const std::function<void(const tap_args *, cuda_work *)> &op, size_t scratch_bytes) {
     static int32_t counters[CUDA_COUNTERS];
     static row_set rows;
     std::vector<bf16> ring((size_t)TAP_SLOTS * 2 * (size_t)x->cols, 0x5A5A);

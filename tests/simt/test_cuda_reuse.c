@@ -1,7 +1,7 @@
 /* Remembered conversations on a device: a second turn, an answer asked for again, another conversation in between, an
  * edit far back. What is taken over changes nothing: tokens, what the draft proposes and what is accepted are those of
  * a cold run. Images of checkpoints lie in the device's memory, and nothing there is touched by the host. */
-#include "tests/simt/cuda_fixture.h"
+#include "tests/model/device_fixture.h"
 
 #include "engine/core/turn.h"
 
@@ -141,10 +141,10 @@ static void test_fork(void **state) {
 
 static int setup(void **state) {
     world *w = xalloc(sizeof *w);
-    w->warm = pair_on_with(TINY_TARGET, &(engine_options){ .backend = BACKEND_CUDA,
-                                                           .ctx = 1024,
-                                                           .cache_tokens = 2048,
-                                                           .checkpoints = CHECKPOINTS });
+    w->warm =
+        pair_on_with(TINY_TARGET,
+                     &(engine_options){
+                         .backend = BACKEND_CUDA, .ctx = 1024, .cache_tokens = 2048, .checkpoints = CHECKPOINTS });
     w->cold = pair_on(BACKEND_CUDA, TINY_TARGET, KV_BF16);
     size_t before = simt_device_bytes();
     MUST(timelines_open(&w->kept, &w->warm->target, pair_draft(w->warm), w->warm->steps, CHECKPOINTS, e));

@@ -5,7 +5,7 @@
  *
  * link: -Wl,--wrap=device_capture,--wrap=device_end_capture
  */
-#include "tests/simt/cuda_fixture.h"
+#include "tests/model/device_fixture.h"
 
 enum {
     LAYER_LAUNCHES = 6, /* attention, its output, router, up, down, the next layer's projections */
@@ -182,8 +182,8 @@ static void scenario(const pair *p, bool eager, simt_order order, buf *log) {
     simt_set_order(order, 3);
     steps_set_eager(s, eager);
     steps_seek(s, 0, 0, 0);
-    steps_set_pick(
-        s, &(pick_params){ .temperature = 0.7f, .top_p = 0.9f, .seed = 3, .repeat = 1.1f, .presence = 0.2f });
+    steps_set_pick(s,
+                   &(pick_params){ .temperature = 0.7f, .top_p = 0.9f, .seed = 3, .repeat = 1.1f, .presence = 0.2f });
     steps_set_logprobs(s, 4);
     put_out(log, steps_prefill(s, tokens, 40, false)); /* prefill-256 */
     put_out(log, steps_prefill(s, tokens + 40, 11, true));

@@ -65,9 +65,7 @@ static cuda_work work_of() {
     return w;
 }
 
-static uint64_t scales_of(const weight *w) {
-    return w->type == DT_MXFP4 ? (uint64_t)w->n * (uint64_t)w->k / 32 : 0;
-}
+static uint64_t scales_of(const weight *w) { return w->type == DT_MXFP4 ? (uint64_t)w->n * (uint64_t)w->k / 32 : 0; }
 
 struct inputs {
     int32_t n, max;
@@ -145,15 +143,17 @@ static void test_experts(void **) {
         rows_of<bf16> h(r[1] * (CHOSEN + 1), WIDTH, DT_BF16);
         uint64_t distinct = (uint64_t)choose(&id.at, r[0]);
         cuda_work w = work_of();
-        moe_up_args u = { in.x.at, in.norm.data(), 1e-6f,   ups.data(), ups.data(), EXPERTS,
-                          shared_up.w, shared_up.w, id.at, h.at,       in.live() };
+        moe_up_args u = { in.x.at,     in.norm.data(), 1e-6f, ups.data(), ups.data(), EXPERTS,
+                          shared_up.w, shared_up.w,    id.at, h.at,       in.live() };
         cuda_moe_up(&u, &w);
-        expect("moe_up_kernel", r[0], 2 * (distinct * (uint64_t)weight_bytes(&up.w) + (uint64_t)weight_bytes(&shared_up.w)),
+        expect("moe_up_kernel", r[0],
+               2 * (distinct * (uint64_t)weight_bytes(&up.w) + (uint64_t)weight_bytes(&shared_up.w)),
                2 * distinct * scales_of(&up.w));
         w = work_of();
         moe_down_args d = { h.at, id.at, share.at, downs.data(), EXPERTS, shared_down.w, 1.0f, x.at, in.live() };
         cuda_moe_down(&d, nullptr, &w);
-        expect("moe_down_kernel", r[0], distinct * (uint64_t)weight_bytes(&down.w) + (uint64_t)weight_bytes(&shared_down.w),
+        expect("moe_down_kernel", r[0],
+               distinct * (uint64_t)weight_bytes(&down.w) + (uint64_t)weight_bytes(&shared_down.w),
                distinct * scales_of(&down.w));
     }
 }
@@ -179,7 +179,8 @@ static void check_attention(dtype type, bool ring, int32_t rows, int32_t base) {
     rows_of<bf16> q(rows, SHARE * GROUPS * HEAD, DT_BF16), y(rows, SHARE * GROUPS * HEAD, DT_BF16);
     std::vector<bf16> norm(HEAD);
     qkv_store_args st = {};
-    st.qkv = qkv.at, st.q = q.at, st.cos = angle.at, st.sin = angle.at, st.q_norm = norm.data(), st.k_norm = norm.data();
+    st.qkv = qkv.at, st.q = q.at, st.cos = angle.at, st.sin = angle.at, st.q_norm = norm.data(),
+    st.k_norm = norm.data();
     st.eps = 1e-6f, st.heads = SHARE * GROUPS, st.kv = s, st.rows = &set;
     attn_args a = {};
     a.q = q.at, a.gate = gate.at, a.y = y.at, a.past = s, a.heads = SHARE * GROUPS, a.window = ring ? WINDOW : 0;

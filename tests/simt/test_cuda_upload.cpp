@@ -1,6 +1,6 @@
 /* Weights on their way to a device, and devices that cannot be used. What goes up comes back to the byte; what arrived
- * changed is found; whatever fails while a device is opened or a pair started ends in one clear error, and nothing stays
- * allocated.
+ * changed is found; whatever fails while a device is opened or a pair started ends in one clear error, and nothing
+ * stays allocated.
  *
  * link: -Wl,--wrap=cudaEventRecord
  */
@@ -229,8 +229,10 @@ static void test_no_device(void **) {
 }
 
 static void test_open_fails(void **) {
-    static const char *const CALLS[] = { "cudaMalloc", "cudaHostAlloc", "cudaStreamCreateWithFlags",
-                                         "cudaEventCreateWithFlags", "cudaMemsetAsync", "cudaSetDevice" };
+    static const char *const CALLS[] = {
+        "cudaMalloc",      "cudaHostAlloc", "cudaStreamCreateWithFlags", "cudaEventCreateWithFlags",
+        "cudaMemsetAsync", "cudaSetDevice"
+    };
     for (const char *call : CALLS) {
         int failed = 0;
         for (uint64_t nth = 1;; nth++) {
@@ -288,8 +290,8 @@ static void test_start_fails(void **) {
     static const struct {
         const char *call;
         uint64_t step;
-    } CALLS[] = { { "cudaMalloc", 5 },          { "cudaHostAlloc", 1 },       { "cudaMemcpyAsync", 61 },
-                  { "cudaEventRecord", 61 },    { "cudaLaunchKernel", 97 },   { "cudaStreamBeginCapture", 3 },
+    } CALLS[] = { { "cudaMalloc", 5 },           { "cudaHostAlloc", 1 },       { "cudaMemcpyAsync", 61 },
+                  { "cudaEventRecord", 61 },     { "cudaLaunchKernel", 97 },   { "cudaStreamBeginCapture", 3 },
                   { "cudaStreamEndCapture", 3 }, { "cudaGraphInstantiate", 3 } };
     for (const auto &c : CALLS) {
         int failed = 0;
