@@ -186,6 +186,7 @@ SIMT_C    := $(patsubst %.c,$(B)/%,$(wildcard tests/simt/test_*.c))
 SIMT_SELF := $(patsubst %.cpp,$(B)/%,$(wildcard tests/simt/test_simt*.cpp))
 SIMT_CXX  := $(filter-out $(SIMT_SELF),$(patsubst %.cpp,$(B)/%,$(wildcard tests/simt/test_*.cpp)))
 DEVICE := $(if $(SIMT)$(CUDA),$(patsubst %.c,$(B)/%,$(wildcard tests/device/test_*.c)))
+SIMT_OPS  := $(foreach t,attn linear pick rows streams,$(B)/tests/simt/test_cuda_$(t))
 OPS    := $(if $(wildcard tests/ops/*.c),$(B)/tests/ops/test_ops)
 SCRIPT := $(B)/tests/e2e/skiff-script
 CONSTR := $(B)/tests/text/constrained
@@ -212,10 +213,18 @@ $(DEVICE): $(B)/%: $(B)/%.o $(B)/libskiff.a
 $(SIMT_SELF): $(B)/%: $(B)/%.cpp.o $(SHIM)
 	$(call say,LINK,$@)
 	$(Q)$(LINK) $(LDFLAGS) -o $@ $^ -lcmocka
-# Tests of kernels take the cases of tests/ops.
-$(SIMT_CXX): $(B)/%: $(B)/%.cpp.o $(B)/tests/simt/cuda_case.cpp.o $(patsubst %.c,$(B)/%.o,$(wildcard tests/ops/case*.c)) $(B)/libskiff.a
+# Tests of kernels take the cases of tests/ops; those of ops alone are quickly built with any sanitizer, too.
+CASES   := $(B)/tests/simt/cuda_case.cpp.o $(patsubst %.c,$(B)/%.o,$(wildcard tests/ops/case*.c))
+KERNELS := $(patsubst %.c,$(B)/%.o,$(wildcard engine/base/*.c kernels/*.c kernels/ref/*.c) engine/core/pick_lists.c) $(CUDA) $(SHIM)
+$(B)/libkernels.a: $(KERNELS)
+	$(call say,AR,$@)
+	@rm -f $@
+	$(Q)ar rcs $@ $(KERNELS)
+$(SIMT_OPS): $(B)/libkernels.a
+$(filter-out $(SIMT_OPS),$(SIMT_CXX)): $(B)/libskiff.a
+$(SIMT_CXX): $(B)/%: $(B)/%.cpp.o $(CASES)
 	$(call say,LINK,$@)
-	$(Q)$(LINK) $(LDFLAGS) $(TEST_LDFLAGS) -o $@ $^ $(LDLIBS) -lcmocka
+	$(Q)$(LINK) $(LDFLAGS) $(TEST_LDFLAGS) -o $@ $(filter %.o,$^) $(filter %.a,$^) $(LDLIBS) -lcmocka
 
 # The server over a scripted engine: its objects come first, so the archive's engine stays out.
 $(SCRIPT): $(patsubst %.c,$(B)/%.o,$(wildcard tests/e2e/*.c)) $(B)/libskiff.a
@@ -269,10 +278,13 @@ LINT     = "lint=tests/lint/run.sh" "lint-selftest=tests/lint/selftest.sh"
 SAN_B    := build/san-address-undefined
 SAN_RUN  = $(patsubst $(B)/%,$(SAN_B)/%,$(UNIT) $(OPS)) $(foreach f,$(FUZZ),"san-replay-$(f)=./$(SAN_B)/tests/fuzz/replay-$(f) tests/fuzz/corpus/$(f)") "san-text=./$(SAN_B)/skiff verify text tests/golden" "@san-e2e-demo=python3 tests/e2e/test_demo.py ./$(SAN_B)/skiff"
 
-# The shim's own tests also run with the sanitizers that it has to work with.
+# The shim's own tests also run with the sanitizers that it has to work with, the ops with the one that sees what is
+# read or written beside a block, and some of them with the one that sees threads that do not wait for each other.
 SIMT_SAN := address,undefined thread
+SIMT_IN_address,undefined = $(SIMT_SELF) $(SIMT_OPS)
+SIMT_IN_thread            = $(SIMT_SELF) $(filter %_linear %_rows,$(SIMT_OPS))
 SIMT_RUN  = $(patsubst $(B)/%,$(call SIMT_OF,$(SAN))/%,$(SIMT_C) $(SIMT_SELF) $(SIMT_CXX)) \
-            $(if $(SAN),,$(foreach s,$(SIMT_SAN),$(patsubst $(B)/%,$(call SIMT_OF,$(s))/%,$(SIMT_SELF))))
+            $(if $(SAN),,$(foreach s,$(SIMT_SAN),$(patsubst $(B)/%,$(call SIMT_OF,$(s))/%,$(SIMT_IN_$(s)))))
 # One architecture of `make check-cuda`, where there is nvcc.
 TEST_ARCH   = sm_90a
 CUDA_CHECKS = "cublaslt=tests/cuda/link_lt.sh build/cuda-$(TEST_ARCH)/tests/cuda/link_lt" "cuda-kernels-selftest=python3 tests/cuda/check_kernels.py --selftest" \
@@ -288,10 +300,10 @@ test: deps-test ## everything: unit, ops, simt, golden, model, lossless, e2e, li
 san-programs: $(B)/skiff $(UNIT) $(OPS) $(REPLAYS)
 simt-builds:
 	@$(MAKE) -j$(JOBS) SIMT=1 simt-programs
-	@$(if $(SAN),,$(foreach s,$(SIMT_SAN),$(MAKE) -j$(JOBS) SIMT=1 SAN=$(s) simt-self &&) true)
+	@$(if $(SAN),,$(foreach s,$(SIMT_SAN),$(MAKE) -j$(JOBS) SIMT=1 SAN=$(s) simt-sanitized &&) true)
 simt-programs: $(SIMT_C) $(SIMT_SELF) $(SIMT_CXX)
-simt-self: $(SIMT_SELF)
-.PHONY: san-programs simt-builds simt-programs simt-self
+simt-sanitized: $(SIMT_IN_$(SAN))
+.PHONY: san-programs simt-builds simt-programs simt-sanitized
 test-unit: deps-test $(B)/skiff $(UNIT) ## tests/unit and the text cases; T=pattern selects of tests/unit
 	@$(RUN) $(if $(T),$(filter $(B)/tests/unit/$(T),$(UNIT)),$(UNIT) $(TEXT))
 test-text: deps-test $(B)/skiff $(LINES) $(CONSTR) $(REPLAYS) ## tokenizer, templates and constrained answers: golden cases, and shortly against tokenizers, jinja2, jsonschema

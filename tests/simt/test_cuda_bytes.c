@@ -6,7 +6,7 @@
  *
  * link: -Wl,--wrap=op_put
  */
-#include "tests/simt/cuda_fixture.h"
+#include "tests/model/device_fixture.h"
 
 #include "kernels/cuda/pack.h"
 

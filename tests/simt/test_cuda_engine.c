@@ -4,7 +4,7 @@
  *
  * link: -Wl,--wrap=cudaGraphLaunch,--wrap=cudaStreamQuery,--wrap=calibrate
  */
-#include "tests/simt/cuda_fixture.h"
+#include "tests/model/device_fixture.h"
 
 #include <stdatomic.h>
 

@@ -1,7 +1,7 @@
 /* Tokens on CUDA kernels. Plain steps give the golden greedy ids; whatever is proposed, and however, the ids are those
  * of plain steps, greedy and sampled, for each type of keys and values. And the demo pair's draft is as often right as
  * on the CPU: a draft that is fed wrongly still gives right text. */
-#include "tests/simt/cuda_fixture.h"
+#include "tests/model/device_fixture.h"
 
 #include "engine/core/propose.h"
 

@@ -1,7 +1,7 @@
 /* Remembered conversations on a device: a second turn, an answer asked for again, another conversation in between, an
  * edit far back. What is taken over changes nothing: tokens, what the draft proposes and what is accepted are those of
  * a cold run. Images of checkpoints lie in the device's memory, and nothing there is touched by the host. */
-#include "tests/simt/cuda_fixture.h"
+#include "tests/model/device_fixture.h"
 
 #include "engine/core/turn.h"
 

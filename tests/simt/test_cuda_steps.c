@@ -5,7 +5,7 @@
  *
  * link: -Wl,--wrap=device_capture,--wrap=device_end_capture
  */
-#include "tests/simt/cuda_fixture.h"
+#include "tests/model/device_fixture.h"
 
 enum {
     LAYER_LAUNCHES = 6, /* attention, its output, router, up, down, the next layer's projections */

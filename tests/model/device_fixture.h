@@ -1,7 +1,7 @@
-/* tests/simt/cuda_fixture.h - pairs that run on CUDA kernels over the shim, for tests in C: opening, prompts, and what
+/* tests/model/device_fixture.h - pairs on a device, for tests over the shim (tests/simt): opening, prompts, and what
  * lies in the device's memory. */
-#ifndef TESTS_SIMT_CUDA_FIXTURE_H
-#define TESTS_SIMT_CUDA_FIXTURE_H
+#ifndef TESTS_MODEL_DEVICE_FIXTURE_H
+#define TESTS_MODEL_DEVICE_FIXTURE_H
 #include "tests/model/model_fixture.h"
 #include "kernels/memory.h"
 #include "tests/simt/simt_control.h"
