@@ -16,6 +16,7 @@ typedef struct bench_opts {
     const char *dir, *draft_dir; /* model: folders behind the word; NULL: none */
     int64_t context, rows;       /* model: tokens, 0: the usual; one more width of a verify pass */
     double share, gap;           /* model: per cent of the bandwidth, us between kernels */
+    const char *measured;        /* model: what `bench device` wrote, to stand beside the estimates; NULL: none */
     int64_t layers;              /* device: of the target, 0: as many as fit */
 } bench_opts;
 

@@ -38,6 +38,8 @@ static const opt LIST[] = {
       .help = "per cent of a card's peak bandwidth that kernels are taken to reach" },
     { "gap", .value = "US", .preset = "1.3", OPT_REAL_AT(bench_opts, gap, 0, 1000),
       .help = "microseconds lost between two kernels" },
+    { "measured", .value = "FILE", OPT_TEXT_AT(bench_opts, measured),
+      .help = "model: also show what `skiff bench device --json FILE` measured on a card" },
     { "rows", .preset = "8", OPT_INT_AT(bench_opts, rows, 2, 16),
       .help = "rows of a verify pass that is shown beside those of 2, 4, 8 and 16" },
     { .kind = OPT_HEADING, .help = "device" },
