@@ -39,12 +39,17 @@ typedef enum kv_dtype { KV_BF16, KV_FP8_E4M3 } kv_dtype;
 /* Where the steps run. Asked for is what is used: there is no falling back to another. */
 typedef enum backend_kind { BACKEND_CPU, BACKEND_CUDA } backend_kind;
 
+/* Whether prompts are computed like answers, so that what is known of an earlier prompt equals what would be computed
+ * again; or, on a GPU, with large products in another order of additions. */
+typedef enum prefill_kind { PREFILL_EXACT, PREFILL_FAST } prefill_kind;
+
 typedef struct engine_options {
     const char *target_dir; /* NULL: the built-in demo pair (target and, without draft_dir, draft) */
     const char *draft_dir;  /* NULL with a target_dir: no draft, no speculation */
     backend_kind backend;
     int32_t device;        /* CUDA: number of the GPU */
     bool verify_upload;    /* CUDA: read all weights back and compare them */
+    prefill_kind prefill;  /* PREFILL_FAST: CUDA only */
     const char *isa;       /* CPU; NULL: the best usable; else "ref", "avx2", "avx512", "avx512bf16" */
     int32_t lanes;         /* compute threads, 0: choose */
     int32_t ctx;           /* longest prompt plus answer in tokens, 0: what model and memory allow */

@@ -19,7 +19,8 @@ enum { EXIT_INTERRUPTED = 130 };
 typedef struct run_opts {
     model_opts m;
     bool raw, json, quiet, ignore_end, json_object;
-    int think; /* auto, on, off */
+    bool guard; /* control tokens in the prompt are text */
+    int think;  /* auto, on, off */
     const char *system, *stop, *tools, *tool_choice, *json_schema;
     int64_t predict, top_k, seed, min_tokens;
     double temperature, top_p, min_p, repeat, presence, frequency;
@@ -28,6 +29,8 @@ typedef struct run_opts {
 static const opt LIST[] = {
     { .kind = OPT_HEADING, .help = "Prompt" },
     { "raw", OPT_SET_AT(run_opts, raw), .help = "complete the text as it is, without the chat template" },
+    { "no-control-in-content", OPT_SET_AT(run_opts, guard),
+      .help = "control tokens in the prompt are ordinary characters" },
     { "system", .value = "TEXT", OPT_TEXT_AT(run_opts, system), .help = "system message of the chat" },
     { "reasoning", .preset = "auto", OPT_CHOICE_AT(run_opts, think, "auto on off"),
       .help = "whether the model thinks before it answers; auto: as the model's files say" },
@@ -109,7 +112,8 @@ static status render(const run_opts *o, const run_tools *tools, const text_model
                         .tools = tools->list,
                         .kwargs = kwargs,
                         .add_generation_prompt = true,
-                        .source = buf_view(&tools->source) };
+                        .source = buf_view(&tools->source),
+                        .guard = o->guard };
     if (s == OK) s = chat_render(tm, &rq, out, NULL, e);
     json_decref(messages);
     json_decref(kwargs);
@@ -125,13 +129,13 @@ static status encode(const run_opts *o, const run_tools *tools, const text_model
     if (o->raw) {
         int32_t start = text_start_token(tm);
         if (start >= 0) token_list_push(&ids, start);
-        s = text_encode(tm, prompt, true, &ids, e);
+        s = text_encode(tm, prompt, !o->guard, &ids, e);
         if (s == OK && ids.n >= 2 && start >= 0 && ids.ids[1] == start)
             memmove(ids.ids, ids.ids + 1, --ids.n * sizeof *ids.ids);
         rq->reply.start = REPLY_RAW;
     } else {
         s = render(o, tools, tm, prompt, &rendered, e);
-        if (s == OK) s = text_encode(tm, buf_view(&rendered), true, &ids, e);
+        if (s == OK) s = chat_encode(tm, buf_view(&rendered), o->guard, &ids, e);
         if (s == OK) rq->reply.start = chat_start(tm, ids.ids, ids.n);
         rq->thinks = rq->reply.start == REPLY_REASONING;
     }

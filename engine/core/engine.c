@@ -27,6 +27,7 @@ struct engine {
     mailbox *box;
     _Atomic int state;    /* engine_state */
     _Atomic int permille; /* of loading */
+    bool is_sending;      /* the engine thread's: weights are read and checked */
     err failure;          /* written before state becomes FAILED */
     lookup *lookup;       /* NULL: not a proposer */
     width width;          /* the engine thread's */
@@ -43,8 +44,10 @@ static void set_state(engine *en, engine_state s) {
     mailbox_notify(en->box);
 }
 
+/* On a GPU the weights are read once to be checked, and once more to be sent, which takes longer. */
 static void loading(void *arg, float fraction) {
     engine *en = arg;
+    if (en->opt.backend == BACKEND_CUDA) fraction = en->is_sending ? 0.25f + 0.75f * fraction : 0.25f * fraction;
     atomic_store(&en->permille, (int)(fraction * 900.0f)); /* the rest is recording and the self-test */
 }
 
@@ -130,6 +133,7 @@ static void save_conversations(const engine *en) {
 static status load(engine *en, err *e) {
     int64_t start = clock_ns();
     TRY(pair_load(&en->pair, en->target_dir, en->draft_dir, true, loading, en, e));
+    en->is_sending = true;
     TRY(pair_start(&en->pair, &en->opt, e));
     TRY(open_lookup(en, e));
     if (en->opt.spec.tokens > most_proposals(en))

@@ -161,36 +161,31 @@ static void plan_slot(steps *s, int at, step_kind kind, part part, const char *n
     snprintf(sl->name, sizeof sl->name, "%s-%d", name, bucket);
 }
 
-/* Read by the device where the host writes them: a few KiB a row, and only for answers that are constrained. */
-static status take_masks(steps *s, err *e) {
-    s->mask_words = (s->t->cfg.vocab + 31) / 32;
-    size_t bytes = (size_t)NODES_MAX * (size_t)s->mask_words * sizeof *s->mask;
-    if (!s->on) {
-        s->mask = xalloc(bytes);
-        return OK;
-    }
-    void *there;
-    TRY(device_alloc_shared(s->on, &there, bytes, "the masks of constrained answers", e));
-    s->mask = there;
-    return OK;
+/* Only whole chunks of a prompt: short ones, and all that decodes, keep the one order of additions. */
+static bool is_fast(const slot *sl) {
+    const device *on = sl->owner->on;
+    return on && device_has_fast(on) && sl->kind == STEP_PREFILL && sl->bucket == PREFILL_MAX;
 }
 
+/* The block, and behind it the masks of constrained answers: a few KiB a row, which a device reads where the host
+ * writes them. */
 static status take_params(steps *s, err *e) {
-    size_t bytes = (sizeof *s->params + 63) / 64 * 64;
+    size_t head = (sizeof *s->params + 63) / 64 * 64;
+    s->mask_words = (s->t->cfg.vocab + 31) / 32;
+    size_t bytes = head + (size_t)NODES_MAX * (size_t)s->mask_words * sizeof *s->mask;
     void *host = NULL, *at = NULL;
-    if (s->on) {
+    if (s->on)
         TRY(device_alloc_shared(s->on, &host, bytes, "the parameters of a step", e));
-        s->params = host;
-        TRY(memory_alloc(s->on, &at, bytes, "the parameters of a step", e));
-        s->at = at;
-        TRY(lists_mirror_open(&s->mirror, s->on, s->t->cfg.vocab, e));
-    } else {
-        s->params = s->at = aligned_alloc(64, bytes);
-        CHECK(s->params != NULL);
-        memset(s->params, 0, sizeof *s->params);
-    }
+    else
+        TRY(try_block(&host, bytes, "the parameters of a step", e));
+    s->params = s->at = host;
+    s->mask = (uint32_t *)(void *)((char *)host + head);
     s->params->in.logprobs = -1;
-    return take_masks(s, e);
+    if (!s->on) return OK;
+    s->at = NULL;
+    TRY(memory_alloc(s->on, &at, head, "the parameters of a step", e));
+    s->at = at;
+    return lists_mirror_open(&s->mirror, s->on, s->t->cfg.vocab, e);
 }
 
 status steps_open(steps **out, const target *t, const draft *d, isa i, int lanes, err *e) {
@@ -211,10 +206,11 @@ status steps_open(steps **out, const target *t, const draft *d, isa i, int lanes
         plan_slot(s, SLOT_CONTEXT + b, STEP_CONTEXT, WHOLE, "context", context_bucket[b]);
     status st = pool_open(&s->pool, lanes, e);
     if (st == OK) st = take_params(s, e);
-    step_place where = { s->table, s->pool, s->on, s->at, s->params };
+    step_place where = { s->table, s->pool, s->on, s->at, s->params, false };
     for (int at = 0; at < STEPS_COUNT && st == OK; at++) {
         slot *sl = &s->slot[at];
         if (sl->kind == STEP_CONTEXT && !d) continue;
+        where.fast = is_fast(sl);
         st = step_open(&sl->step, sl->name, sl->part == WHOLE ? describe : describe_part, sl, &where, e);
     }
     if (st != OK) {
@@ -234,10 +230,8 @@ void steps_close(steps *s) {
         lists_mirror_close(&s->mirror);
         memory_free(s->on, s->at, 0);
         device_free_shared(s->on, s->params);
-        device_free_shared(s->on, s->mask);
-    } else {
-        free(s->params);
-        free(s->mask);
+    } else if (s->params) {
+        block_free(s->params, (size_t)((char *)(s->mask + (int64_t)NODES_MAX * s->mask_words) - (char *)s->params));
     }
     free(s);
 }
@@ -251,16 +245,17 @@ static void count(steps *s, const int32_t *tokens, int32_t n) {
 }
 
 /* A device that failed leaves no record: an end token in place of one lets whatever waits for the end of an answer see
- * one, and steps_status tells why. */
+ * one, no context row is missing behind it, so that nobody goes on to ask for them, and steps_status tells why. */
 static void finish(steps *s) {
     step_params *p = s->params;
     if (p->out.seq == p->in.seq) return;
     CHECK(steps_status(s, NULL) != OK);
+    int32_t base = p->out.base + 1;
     p->out = (step_out){ .n = 1,
                          .token = { s->lists.n_end ? s->lists.end[0] : 0 },
-                         .base = p->out.base + 1,
+                         .base = base,
                          .rows = 1,
-                         .ctx_len = p->out.ctx_len,
+                         .ctx_len = base,
                          .seq = p->in.seq };
 }
 

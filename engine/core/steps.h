@@ -13,7 +13,8 @@
 typedef struct steps steps;
 
 /* d NULL: no draft; rounds then verify given proposals only. All steps are recorded here. They run where the target's
- * memory is: on the lanes of the host with this instruction set, or on a device. */
+ * memory is: on the lanes of the host with this instruction set, or on a device; where that has opened its fast
+ * products (kernels/device.h), prefill-256 uses them. */
 status steps_open(steps **out, const target *t, const draft *d, isa i, int lanes, err *e);
 void steps_close(steps *s);
 

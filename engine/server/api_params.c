@@ -1,5 +1,6 @@
 #include "engine/server/api_params.h"
 
+#include "engine/server/api_json.h"
 #include "engine/server/api_pick.h"
 #include "engine/server/api_shape.h"
 #include "engine/server/net/wire.h"
@@ -49,7 +50,7 @@ status api_params_parse(json_t **out, str text, err *e) {
     if (!text.n) return err_set(e, ERR_REQUEST, "the request body is empty; a JSON object is expected");
     if (too_deep(text)) return err_set(e, ERR_REQUEST, "the request body is nested deeper than %d levels", DEPTH_MAX);
     json_error_t je;
-    json_t *v = json_loadb(text.p, text.n, JSON_ALLOW_NUL, &je);
+    json_t *v = api_json_load(text, &je);
     if (!v)
         return err_set(e, ERR_REQUEST, "the request body is not valid JSON: %s (line %d, column %d)", json_fault(&je),
                        je.line, je.column);

@@ -254,6 +254,27 @@ static void fill_inside(token_mask *m, const inside *in, uint32_t *bits) {
         if (step_bytes(m, in->self, trie_bytes(m->trie, m->trie->tagged[i]))) bit_set(bits, m->trie->tagged[i]);
 }
 
+/* A string with a pattern is walked by the pattern's own states: a step is one look-up. */
+static bool fill_pattern(token_mask *m, uint32_t cell_id, uint32_t *bits) {
+    const token_trie *t = m->trie;
+    const cell *c = &m->run->cells[cell_id];
+    const node *n = &m->run->g->nodes[c->top.node];
+    uint32_t below = c->below;
+    if (n->kind != NODE_PATTERN || n->body == BODY_RAW || !c->top.aux) return false;
+    m->path[0] = c->top.aux;
+    grammar_state behind = run_intern(m->run, &below, 1);
+    for (uint32_t i = 1; i < t->n_nodes;) {
+        const trie_node *at = &t->nodes[i];
+        uint32_t from = m->path[at->depth - 1], next = pattern_step(n->pattern, from, at->byte);
+        bool closes = !next && at->byte == '"' && pattern_accepts(n->pattern, from);
+        if (next || closes) allow_tokens(t, i, bits);
+        if (closes) walk(m, i, behind, bits); /* leaves the path above this node as it is */
+        m->path[at->depth] = next;
+        i = next ? i + 1 : at->end;
+    }
+    return true;
+}
+
 static void find_mask(token_mask *m, grammar_state s, uint32_t *bits) {
     memset(bits, 0, m->n_words * sizeof *bits);
     uint32_t others[GRAMMAR_SET_MAX], n_others = 0, n = m->run->sets[s].n, at = m->run->sets[s].at;
@@ -262,6 +283,7 @@ static void find_mask(token_mask *m, grammar_state s, uint32_t *bits) {
     for (uint32_t i = 0; i < n; i++) {
         inside in;
         uint32_t c = m->run->members[at + i];
+        if (fill_pattern(m, c, bits)) continue;
         if (!is_inside(m, c, &in)) {
             others[n_others++] = c;
             continue;

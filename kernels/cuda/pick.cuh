@@ -172,7 +172,8 @@ __device__ __forceinline__ void pick_slice(const pick_job *j, const pick_args &a
 __device__ __forceinline__ int32_t pick_choice(const pick_job *j, const pick_params *p, pick_shared *s,
                                                const slice_part *part, int32_t slices, float *y, int32_t *list) {
     uint64_t best = 0;
-    for (int32_t i = (int32_t)threadIdx.x; i < slices; i += SLICE_THREADS) best = part[i].best > best ? part[i].best : best;
+    for (int32_t i = (int32_t)threadIdx.x; i < slices; i += SLICE_THREADS)
+        best = part[i].best > best ? part[i].best : best;
     best = block_reduce(best, join_max(), s->s.stage);
     float top = key_value(best);
     int32_t id = top > -INFINITY ? key_id(best) : 0;

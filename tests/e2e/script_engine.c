@@ -96,7 +96,7 @@ typedef struct run {
     reply *reply;
     constraint *form; /* that the answer should have; NULL: any */
     parts text;       /* of the open round */
-    buf logprobs; /* token_logprobs of its tokens */
+    buf logprobs;     /* token_logprobs of its tokens */
     gen_totals t;
     int round;
     int32_t max_new, width;

@@ -18,6 +18,10 @@ struct cuda_op {
     /* Brings to `got` what may differ from the `want` of this block, after it was found to be close enough; NULL: all
      * of it must be equal. Returns what is wrong, or nullptr. */
     const char *(*settle)(const tcase *t, const block *b, char *got, const char *want);
+    /* Why the backend does not take such a case, or nullptr. nullptr: it takes all. */
+    const char *(*refuses)(const tcase *t);
+    bool aligned;          /* rows lie aligned, as a step's activations do */
+    const int32_t *counts; /* of rows, up to a -1, a prefill chunk aside; nullptr: the usual ones */
 };
 
 /* All cases of the lists that have one of these ops; the number of failures, each of which is told unless quiet. */

@@ -36,6 +36,7 @@ typedef struct simt_totals {
     uint64_t mallocs, host_allocs; /* calls that succeeded */
     uint64_t memcpys, memsets;     /* also those of graphs */
     uint64_t syncs;                /* of stream, event or device */
+    uint64_t calls;                /* of runtime functions, all of them */
 } simt_totals;
 typedef struct simt_kernel_count {
     const char *name;
@@ -48,9 +49,10 @@ simt_kernel_count simt_count_of(const char *name);
 size_t simt_count_list(simt_kernel_count *out, size_t max);
 void simt_reset_counts(void);
 
-/* Bytes of device memory that are allocated, and allocations. */
+/* Bytes of device memory that are allocated, and allocations; of pinned host memory. */
 size_t simt_device_bytes(void);
 size_t simt_device_allocations(void);
+size_t simt_host_allocations(void);
 
 /* What was recorded. Executable graphs that live, in the order of their making; nodes in launch order. */
 typedef enum simt_node_kind { SIMT_NODE_KERNEL, SIMT_NODE_COPY, SIMT_NODE_FILL } simt_node_kind;

@@ -41,6 +41,7 @@ static cudaError_t fault_of(const char *api) {
 }
 
 entry::entry(const char *api) : hold(lock), error(cudaSuccess) {
+    totals.calls++;
     if (!faults.empty()) error = fault_of(api);
     if (broken) error = broken;
     if (!error && !device.here) error = cudaErrorNoDevice;

@@ -212,5 +212,6 @@ void simt_set_guard(bool on) {
 
 size_t simt_device_bytes(void) { return in_use; }
 size_t simt_device_allocations(void) { return used.size(); }
+size_t simt_host_allocations(void) { return pinned.size(); }
 
 } // extern "C"

@@ -81,6 +81,11 @@ static void test_start_state_cases(void **state) {
     check_file("C05-start-state", 8);
 }
 
+static void test_split_character_cases(void **state) {
+    (void)state;
+    check_file("C11-split-characters", 13);
+}
+
 static void test_end_token_cases(void **state) {
     (void)state;
     check_file("C37-end-tokens", 9);
@@ -228,6 +233,7 @@ static void test_was_content(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_start_state_cases),
+        cmocka_unit_test(test_split_character_cases),
         cmocka_unit_test(test_end_token_cases),
         cmocka_unit_test(test_stop_cases),
         cmocka_unit_test(test_unfinished_characters_come_out),
