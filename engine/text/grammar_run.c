@@ -134,10 +134,16 @@ static grammar_state step_set(grammar_run *r, grammar_state s, uint32_t symbol) 
     return run_intern(r, out.cells, out.n);
 }
 
+/* Bytes next to each other have their memos next to each other: where many are tried, memory is read in order. */
+static step_memo *memo_slot(const grammar_run *r, grammar_state s, uint32_t byte) {
+    uint32_t group = ((s << 3 | byte / MEMO_GROUP) * 0x9E3779B1u) >> (32 - MEMO_GROUPS_LOG2);
+    return &r->memos[group * MEMO_GROUP + byte % MEMO_GROUP];
+}
+
 grammar_state grammar_run_step(grammar_run *r, grammar_state s, uint32_t symbol) {
     if (s == GRAMMAR_DEAD) return GRAMMAR_DEAD;
     if (symbol >= GRAMMAR_TOKENS) return step_set(r, s, symbol);
-    step_memo *memo = &r->memos[((s << 8 | symbol) * 0x9E3779B1u) >> 17];
+    step_memo *memo = memo_slot(r, s, symbol);
     if (memo->from != s || memo->byte != symbol) *memo = (step_memo){ s, symbol, step_set(r, s, symbol) };
     return memo->to;
 }

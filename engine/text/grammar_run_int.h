@@ -28,7 +28,8 @@ typedef struct step_memo {
     grammar_state to;
 } step_memo;
 
-enum { STEP_MEMOS = 1 << 15 };
+/* Few enough to stay in a cache beside the weights of a small model. */
+enum { MEMO_GROUP = 32, MEMO_GROUPS_LOG2 = 8, STEP_MEMOS = MEMO_GROUP << MEMO_GROUPS_LOG2 };
 
 struct grammar_run {
     const grammar *g;

@@ -115,7 +115,7 @@ static void walk(token_mask *m, uint32_t node, grammar_state s, uint32_t *bits) 
         const trie_node *n = &t->nodes[i];
         grammar_state from = m->path[n->depth - 1], next = GRAMMAR_DEAD;
         m->work += m->run->sets[from].n;
-        if (m->work <= WALK_WORK || n->depth == 1) next = grammar_run_step(m->run, from, n->byte);
+        if (m->work <= WALK_WORK) next = grammar_run_step(m->run, from, n->byte);
         if (next == GRAMMAR_DEAD) {
             i = n->end;
             continue;
@@ -127,6 +127,22 @@ static void walk(token_mask *m, uint32_t node, grammar_state s, uint32_t *bits) 
         i++;
     }
     if (run_is_over(m->run, room, WALK_KEEP)) run_release(m->run, room);
+}
+
+/* The same from the root, whose children are as many as there are bytes, and nearly all of them not allowed: their
+ * nodes, far apart in memory, are not looked at. First bytes are always tried. */
+static void walk_all(token_mask *m, grammar_state s, uint32_t *bits) {
+    const token_trie *t = m->trie;
+    run_room room = run_mark(m->run);
+    for (uint32_t c = 0; c < 256; c++) {
+        if (!t->roots[c]) continue;
+        m->work += m->run->sets[s].n;
+        grammar_state next = grammar_run_step(m->run, s, c);
+        if (next == GRAMMAR_DEAD) continue;
+        allow_tokens(t, t->roots[c], bits);
+        walk(m, t->roots[c], next, bits);
+        if (run_is_over(m->run, room, WALK_KEEP)) run_release(m->run, room);
+    }
 }
 
 /* A position inside of a string, as far as the tables know it. */
@@ -209,13 +225,6 @@ static void allow_closes(token_mask *m, const inside *in, uint32_t *bits) {
     }
 }
 
-/* The child of the root with this byte; 0: none. */
-static uint32_t root_child(const token_trie *t, uint8_t byte) {
-    for (uint32_t i = 1; i < t->n_nodes; i = t->nodes[i].end)
-        if (t->nodes[i].byte == byte) return i;
-    return 0;
-}
-
 /* The tables hold for text that is neither in the middle of a tag nor of a word. Tokens that go on with one are looked
  * at anew. */
 static bool needs_mending(const inside *in, uint8_t c) {
@@ -225,7 +234,7 @@ static bool needs_mending(const inside *in, uint8_t c) {
 
 static void mend(token_mask *m, const inside *in, uint8_t byte, uint32_t *bits) {
     const token_trie *t = m->trie;
-    uint32_t node = root_child(t, byte);
+    uint32_t node = t->roots[byte];
     if (!node) return;
     uint32_t last = t->nodes[t->nodes[node].end].first;
     for (uint32_t k = t->nodes[node].first; k < last; k++) bits[t->ids[k] >> 5] &= ~((uint32_t)1 << (t->ids[k] & 31));
@@ -283,7 +292,7 @@ static void find_mask(token_mask *m, grammar_state s, uint32_t *bits) {
         fill_inside(m, &in, m->scratch);
         for (size_t w = 0; w < m->n_words; w++) bits[w] |= m->scratch[w];
     }
-    if (n_others) walk(m, 0, run_intern(m->run, others, n_others), bits);
+    if (n_others) walk_all(m, run_intern(m->run, others, n_others), bits);
     for (int32_t i = 0; i < m->n_singles; i++)
         if (grammar_run_step(m->run, s, grammar_token(m->singles[i]))) bit_set(bits, m->singles[i]);
     if (run_is_over(m->run, room, WALK_KEEP)) run_release(m->run, room);

@@ -64,6 +64,7 @@ static void build_nodes(token_trie *t) {
     t->nodes[0].end = t->n_nodes;
     t->nodes[t->n_nodes].first = (uint32_t)t->n_ids;
     t->nodes = xrealloc(t->nodes, (t->n_nodes + 1) * sizeof *t->nodes);
+    for (uint32_t i = 1; i < t->n_nodes; i = t->nodes[i].end) t->roots[t->nodes[i].byte] = i;
     free(open);
 }
 

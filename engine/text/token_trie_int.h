@@ -32,7 +32,8 @@ struct token_trie {
     int32_t vocab;
     trie_node *nodes; /* the root first; one more behind the last, for its `first` */
     uint32_t n_nodes;
-    int32_t *ids; /* of the tokens with bytes, by their bytes */
+    uint32_t roots[256]; /* the root's child with this byte, 0: none */
+    int32_t *ids;        /* of the tokens with bytes, by their bytes */
     int32_t n_ids;
     uint32_t longest; /* bytes of a token */
     char *text;       /* of all tokens */
