@@ -387,7 +387,7 @@ static void test_wrong(void **) {
     spoil = nullptr;
     cuda_op op = OPS[0];
     op.run = other_row;
-    assert_true(cuda_check(list, 2, &op, 1, "mxfp4", true) > 0); /* has a first row */
+    assert_true(cuda_check(list, 2, &op, 1, "odd length, norm", true) > 0); /* its rows begin at 1 */
     op = OPS[4];
     op.run = down_other_share;
     assert_true(cuda_check(list, 2, &op, 1, "plain", true) > 0);
