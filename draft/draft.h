@@ -31,6 +31,7 @@ status draft_init(draft *out, const model_dir *dir, err *e); /* dir must outlive
 /* As target_device_bytes and target_to_device. */
 size_t draft_device_bytes(const draft *d);
 status draft_to_device(draft *d, device *on, bool verify, err *e);
+status draft_seed(draft *d, device *on, uint32_t seed, size_t *bytes, err *e); /* as target_seed */
 size_t draft_kv_bytes(const draft_config *c);
 status draft_alloc(draft *d, draft_inputs in, err *e);
 void draft_deinit(draft *d);

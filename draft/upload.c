@@ -40,3 +40,14 @@ status draft_to_device(draft *d, device *on, bool verify, err *e) {
     d->on = on;
     return put_all(&u, d);
 }
+
+status draft_seed(draft *d, device *on, uint32_t seed, size_t *bytes, err *e) {
+    upload u = { .on = on, .seed = seed, .e = e };
+    draft there = *d;
+    TRY(put_all(&u, &there));
+    *bytes = u.bytes;
+    if (!on) return OK;
+    there.on = on;
+    *d = there;
+    return OK;
+}

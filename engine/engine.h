@@ -39,12 +39,17 @@ typedef enum kv_dtype { KV_BF16, KV_FP8_E4M3 } kv_dtype;
 /* Where the steps run. Asked for is what is used: there is no falling back to another. */
 typedef enum backend_kind { BACKEND_CPU, BACKEND_CUDA } backend_kind;
 
+/* Whether prompts are computed like answers, so that what is known of an earlier prompt equals what would be computed
+ * again; or, on a GPU, with large products in another order of additions. */
+typedef enum prefill_kind { PREFILL_EXACT, PREFILL_FAST } prefill_kind;
+
 typedef struct engine_options {
     const char *target_dir; /* NULL: the built-in demo pair (target and, without draft_dir, draft) */
     const char *draft_dir;  /* NULL with a target_dir: no draft, no speculation */
     backend_kind backend;
     int32_t device;        /* CUDA: number of the GPU */
     bool verify_upload;    /* CUDA: read all weights back and compare them */
+    prefill_kind prefill;  /* PREFILL_FAST: CUDA only */
     const char *isa;       /* CPU; NULL: the best usable; else "ref", "avx2", "avx512", "avx512bf16" */
     int32_t lanes;         /* compute threads, 0: choose */
     int32_t ctx;           /* longest prompt plus answer in tokens, 0: what model and memory allow */
@@ -62,7 +67,8 @@ typedef struct engine_options {
 
 typedef struct token_bias {
     int32_t token;
-    float bias; /* added to its logit, -BIAS_LIMIT to BIAS_LIMIT; several for one token add up */
+    float bias; /* added to its logit, -BIAS_LIMIT to BIAS_LIMIT; several for one token add up; -INFINITY: never chosen,
+                unless a grammar allows nothing else */
 } token_bias;
 
 enum { BIAS_MAX = 1024, BIAS_LIMIT = 100, PENALTY_LIMIT = 2, REPEAT_MAX = 10, LOGPROBS_MAX = 20 };
@@ -79,18 +85,33 @@ typedef struct pick_options {
     float presence, frequency; /* taken off its logit, once and per occurrence; -PENALTY_LIMIT to PENALTY_LIMIT */
     const token_bias *bias;    /* after the penalties */
     int32_t n_bias;            /* at most BIAS_MAX */
-    int32_t min_new; /* no end token before the answer has so many tokens; at most max_new; not with ignore_end */
+    int32_t min_new; /* no end token before the answer has so many tokens, unless a grammar allows nothing else; at most
+                        max_new; not with ignore_end */
 } pick_options;
 
 typedef enum reply_start { REPLY_CONTENT, REPLY_REASONING, REPLY_RAW } reply_start;
+
+/* A tool that the answer may call: tools_read(). */
+typedef struct reply_tool {
+    str name;
+    const str *texts; /* parameters that are texts whatever they look like, in ascending order of bytes */
+    size_t n_texts;
+} reply_tool;
 
 /* How tokens become events. REPLY_RAW: no splitting into reasoning and content. */
 typedef struct reply_options {
     reply_start start; /* decided by the tail of the rendered prompt: chat_start() */
     const str *stop;   /* stop strings, none empty */
     size_t n_stop;
-    bool ignore_end; /* end tokens are ordinary tokens */
+    const reply_tool *tools; /* calls are taken out of the answer; none: what looks like one is text */
+    size_t n_tools;
+    bool one_call;   /* the answer ends with the first complete call */
+    bool ignore_end; /* end tokens are ordinary tokens; with a grammar: chosen when it allows nothing else, which ends
+                        the answer */
 } reply_options;
+
+/* What the content of an answer must be: engine/text/schema.h, tool_grammar.h. */
+struct grammar;
 
 typedef struct gen_request {
     const int32_t *tokens; /* rendered prompt, at least one, all below the vocabulary */
@@ -102,6 +123,9 @@ typedef struct gen_request {
     bool no_cache;     /* nothing of earlier conversations is used, and nothing of this one is kept */
     const int32_t *prediction; /* tokens that the answer may repeat: they are looked up first; NULL: none */
     size_t n_prediction;
+    const struct grammar *grammar; /* what the content must be; NULL: anything. Lives as long as mem (arena_at_end) */
+    const struct grammar *calls;   /* tool calls that may stand in its place; NULL: none. Lives as long */
+    bool thinks;      /* the answer begins with reasoning, which is free: the grammar begins behind "</think>" */
     int32_t logprobs; /* alternatives told with every token, at most LOGPROBS_MAX; -1: no log-probabilities */
     arena *mem;       /* owns every pointer above; adopted when engine_submit returns OK */
     void *user;       /* comes back in every event */
@@ -112,12 +136,16 @@ typedef enum gen_event_kind {
     GEN_PREFILL,   /* progress, between prefill chunks */
     GEN_TEXT,      /* bytes of the answer */
     GEN_REASONING, /* bytes of its reasoning */
-    GEN_ROUND,     /* closes the texts of one step: one burst, one chunk */
-    GEN_DONE,      /* last event: finished or cancelled */
-    GEN_FAILED     /* last event: a fault */
+    GEN_CALL,      /* the answer calls a tool: its name */
+    GEN_ARGUMENTS, /* bytes of the call's arguments; all together are one JSON object, also when the answer is cut */
+    GEN_CALL_END,
+    GEN_ROUND, /* closes the texts of one step: one burst, one chunk */
+    GEN_DONE,  /* last event: finished or cancelled */
+    GEN_FAILED /* last event: a fault */
 } gen_event_kind;
 
-typedef enum gen_done { DONE_END, DONE_STOP, DONE_LENGTH, DONE_CANCELLED } gen_done;
+/* DONE_CALL: the first call is complete, and one was wanted. */
+typedef enum gen_done { DONE_END, DONE_STOP, DONE_CALL, DONE_LENGTH, DONE_CANCELLED } gen_done;
 
 enum { SPEC_POSITIONS = 32 };
 
@@ -157,6 +185,7 @@ typedef struct gen_totals {
     int32_t by_length[SPEC_POSITIONS];        /* rounds that accepted exactly i proposals */
     int64_t queue_ns, prefill_ns, decode_ns;  /* prefill includes the first token */
     int64_t draft_ns, verify_ns, rest_ns;     /* parts of decode_ns inside and around the steps */
+    int64_t mask_ns;                          /* spent on the masks of a grammar, within the times above */
     int32_t end_token;                        /* -1: none */
     int32_t stop_index;                       /* which stop string, -1: none */
 } gen_totals;
@@ -165,8 +194,13 @@ typedef struct gen_event {
     gen_event_kind kind;
     gen_id id;
     void *user;
-    str text; /* TEXT, REASONING: whole UTF-8, valid until the next engine_drain. FAILED: the message */
+    str text; /* TEXT, REASONING, CALL, ARGUMENTS: whole UTF-8, valid until the next engine_drain. CALL_END of an
+                 incomplete call: its text, which an answer that is not streamed shows instead of the call; "" when the
+                 answer was cut. FAILED: the message */
     union {
+        struct {
+            bool complete; /* CALL_END: the answer closes the call */
+        } call;
         struct {
             int32_t cached; /* prompt tokens that need not be computed again */
         } started;

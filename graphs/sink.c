@@ -13,9 +13,10 @@ static void run_one(void *arg, const lane *ln) {
 void op_put(op_sink *s, op_id id, const void *args, size_t bytes) {
     CHECK(bytes == op_args_bytes(id));
     op_check(id, args);
+    if (s->skip >> id & 1) return;
     switch (s->kind) {
     case SINK_MEASURE: {
-        size_t need = s->device ? device_op_scratch(id, args) : op_lane_scratch(id, args, s->lanes);
+        size_t need = s->device ? device_op_scratch(s->device, id, args) : op_lane_scratch(id, args, s->lanes);
         if (need > s->scratch) s->scratch = need;
         break;
     }

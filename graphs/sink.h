@@ -20,5 +20,6 @@ struct op_sink {
     device *device;      /* device; measure: NULL for the host */
     size_t scratch;      /* measure: the most that any op needs, of each lane or of the device */
     int lanes;           /* measure */
+    uint32_t skip;       /* bit of an op_id: leave such ops out; 0 but for measuring some alone */
 };
 #endif

@@ -43,8 +43,11 @@ static status record(step *s, err *e) {
     return device_end_capture(d, &s->graph, e);
 }
 
-status step_open(step **out, const char *name, step_describe *describe, void *ctx, const step_place *where, err *e) {
-    op_sink measure = { .kind = SINK_MEASURE, .lanes = pool_lanes(where->lanes), .device = where->device };
+static status open_here(step **out, const char *name, step_describe *describe, void *ctx, const step_place *where,
+                        err *e) {
+    op_sink measure = { .kind = SINK_MEASURE,
+                        .lanes = where->device ? 1 : pool_lanes(where->lanes),
+                        .device = where->device };
     work empty = { 0 };
     describe(ctx, &measure, &empty);
     if (where->device)
@@ -66,6 +69,14 @@ status step_open(step **out, const char *name, step_describe *describe, void *ct
     return OK;
 }
 
+status step_open(step **out, const char *name, step_describe *describe, void *ctx, const step_place *where, err *e) {
+    if (!where->fast) return open_here(out, name, describe, ctx, where, e);
+    device_set_fast(where->device, true);
+    status s = open_here(out, name, describe, ctx, where, e);
+    device_set_fast(where->device, false);
+    return s;
+}
+
 void step_close(step *s) {
     if (!s) return;
     plan_free(s->plan);
@@ -83,9 +94,18 @@ void step_set_lanes(step *s, step_lanes mode) {
 }
 
 void step_replay(step *s) {
+    step_start(s);
+    step_finish(s);
+}
+
+void step_finish(step *s) {
+    if (s->graph) device_finish(s->where.device, s->graph);
+}
+
+void step_start(step *s) {
     const step_place *w = &s->where;
     if (w->device) {
-        device_replay(w->device, s->graph);
+        device_start(w->device, s->graph);
         return;
     }
     if (!s->best) {
@@ -106,12 +126,18 @@ void step_run_eager(step *s) {
         s->describe(s->ctx, &eager, &w);
         return;
     }
+    if (to->fast) device_set_fast(to->device, true);
     device_begin_eager(to->device, to->at, to->host);
     s->describe(s->ctx, &(op_sink){ .kind = SINK_DEVICE, .device = to->device }, &w);
     device_end_eager(to->device);
+    if (to->fast) device_set_fast(to->device, false);
 }
 
 const char *step_name(const step *s) { return s->name; }
 const plan *step_plan(const step *s) { return s->plan; }
 int32_t step_launches(const step *s) { return s->graph ? device_graph_launches(s->graph) : 0; }
+status step_time(const step *s, int32_t times, double *ms, err *e) {
+    CHECK(s->graph);
+    return device_time_graph(s->where.device, s->graph, times, ms, e);
+}
 const work *step_work(const step *s) { return &s->work; }

@@ -1,8 +1,6 @@
 /* A program without the CUDA backend: no device can be had, so nothing but the first two functions is ever called. */
 #include "kernels/device.h"
 
-#ifndef SKIFF_CUDA
-
 static status absent(err *e) {
     return err_set(
         e, ERR_DEVICE,
@@ -38,18 +36,24 @@ NEVER(size_t, device_matrix_bytes, const weight *)
 NEVER(status, device_put_matrices, device *, weight *, int32_t, bool, err *)
 NEVER(status, device_put_bytes, device *, const void **, size_t, err *)
 NEVER(bool, device_supports_heads, int32_t, int32_t)
-NEVER(size_t, device_op_scratch, op_id, const void *)
+NEVER(size_t, device_op_scratch, device *, op_id, const void *)
 NEVER(status, device_reserve_scratch, device *, size_t, err *)
+NEVER(status, device_open_fast, device *, err *)
+NEVER(bool, device_has_fast, const device *)
+NEVER(void, device_set_fast, device *, bool)
 NEVER(status, device_capture, device *, step_params *, step_params *, err *)
 NEVER(status, device_end_capture, device *, device_graph **, err *)
 NEVER(void, device_begin_eager, device *, step_params *, step_params *)
 NEVER(void, device_end_eager, device *)
 NEVER(void, device_put_op, device *, op_id, const void *)
 NEVER(void, device_flush, device *)
-NEVER(void, device_replay, device *, const device_graph *)
+NEVER(void, device_start, device *, const device_graph *)
+NEVER(void, device_finish, device *, const device_graph *)
 NEVER(int32_t, device_graph_launches, const device_graph *)
+NEVER(status, device_time_graph, device *, const device_graph *, int32_t, double *, err *)
+NEVER(status, device_copy_speed, device *, size_t, int32_t, double *, err *)
+NEVER(status, device_seed_matrices, device *, weight *, int32_t, uint32_t, err *)
+NEVER(status, device_seed_bytes, device *, const void **, size_t, uint32_t, err *)
 
 /* Closing what never was. */
 void device_free_graph(device_graph *g) { CHECK(!g); }
-
-#endif

@@ -171,6 +171,7 @@ static void check_tree(const tree_args *a) {
 static void check_pick(const pick_args *a) {
     CHECK(a->p && is_view(&a->logits, DT_F32));
     CHECK(a->lists);
+    if (a->mask.data) CHECK(is_view(&a->mask, DT_I32) && a->mask.cols >= (a->logits.cols + 31) / 32);
 }
 
 static void check_accept(const accept_args *a) { CHECK(a->p); }

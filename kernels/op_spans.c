@@ -148,6 +148,7 @@ static void spans_pick(span_list *l, const pick_args *a) {
     put(l, a->lists->seen, table, false);
     put(l, a->lists->end, table, false);
     put_view(l, &a->logits, false);
+    if (a->mask.data) put_view(l, &a->mask, false);
     put_block(l, a->p, true);
 }
 

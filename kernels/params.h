@@ -22,6 +22,7 @@ typedef enum step_kind {
     STEP_PLAIN,   /* the anchor alone */
     STEP_ROUND,   /* draft context, draft block, verify, commit */
     STEP_CONTEXT, /* draft context rows only: catch-up after prefill and plain stretches */
+    STEP_PART     /* the first or second of three parts of a round: commits nothing */
 } step_kind;
 
 /* How a token is chosen; the same for every row of every step of a request. */
@@ -81,6 +82,7 @@ typedef struct step_in {
     int32_t calibrated;       /* 0: the draft's log-probabilities are taken as they are */
     float conf[CONF_CLASSES]; /* log of the share of candidates of this class that proved right below a right parent */
     pick_params pick;
+    int32_t masked;              /* 1: every head row chooses among the tokens that its mask allows (pick_args) */
     int32_t logprobs;            /* alternatives that are told beside every choice; -1: no log-probabilities */
     int32_t tokens[PREFILL_MAX]; /* prefill */
     /* Where the lists lie with the ops and not with the host (begin_args.lists): tokens that the host has counted in

@@ -6,6 +6,7 @@
  * - c > 0: z / repeat if z is positive, else z * repeat; then z - (frequency * c + presence).
  * - z + bias, for every bias of the token in the order of the list.
  * - end tokens become -inf for a row that predicts a position below end_from.
+ * - tokens outside the row's mask become -inf.
  *
  * Greedy (temperature below 1e-5): the largest logit, the smallest id on a tie. Else, in this order:
  * - y = z / temperature, one FP32 division.
@@ -49,7 +50,8 @@ typedef struct pick_cut {
 typedef struct pick_row {
     const float *z; /* [n] logits */
     int32_t n;
-    int64_t q; /* the position that it predicts */
+    int64_t q;            /* the position that it predicts */
+    const uint32_t *mask; /* tokens it may choose; NULL: all */
     int32_t path[DEPTH_MAX];
     int32_t n_path; /* tokens before that position which the lists do not count */
 } pick_row;
@@ -67,12 +69,20 @@ HD static inline int32_t pick_path_token(const step_state *st, int32_t row, int3
     return rows->token[rows->chain ? st->head_first + 1 + k : rows->path[row][k + 1]];
 }
 
+/* The mask of head row i; NULL: none. */
+HD static inline const uint32_t *pick_mask(const pick_args *a, int32_t i) {
+    return a->p->in.masked && a->mask.data ? (const uint32_t *)view_row(&a->mask, i) : NULL;
+}
+
+HD static inline bool pick_allows(const uint32_t *mask, int32_t v) { return mask[v / 32] >> v % 32 & 1; }
+
 /* Head row i. */
 HD static inline pick_row pick_row_of(const pick_args *a, int32_t i) {
     const step_state *st = &a->p->st;
     int32_t row = st->head_first + i;
     pick_row r = { .z = (const float *)view_row(&a->logits, i), .n = a->logits.cols };
     r.q = (int64_t)st->rows.pos[row] + 1;
+    r.mask = pick_mask(a, i);
     r.n_path = pick_path_length(st, row);
     for (int32_t k = 0; k < r.n_path; k++) r.path[k] = pick_path_token(st, row, k);
     return r;
@@ -100,11 +110,13 @@ HD static inline void pick_penalise(const pick_row *r, const pick_params *p, con
 /* The logits to choose from: the row's own when nothing is to be done, else a copy in `copy`, which has n. */
 HD static inline const float *pick_adjust(const pick_row *r, const pick_params *p, const pick_lists *l, float *copy) {
     bool penalties = pick_penalises(p), masked = r->q < p->end_from;
-    if (!penalties && !masked && l->n_bias == 0) return r->z;
+    if (!penalties && !masked && !r->mask && l->n_bias == 0) return r->z;
     memcpy(copy, r->z, (size_t)r->n * sizeof *copy);
     if (penalties) pick_penalise(r, p, l, copy);
     for (int32_t i = 0; i < l->n_bias; i++) copy[l->bias[i].id] += l->bias[i].value;
     for (int32_t i = 0; masked && i < l->n_end; i++) copy[l->end[i]] = -INFINITY;
+    for (int32_t v = 0; r->mask && v < r->n; v++)
+        if (!pick_allows(r->mask, v)) copy[v] = -INFINITY;
     return copy;
 }
 

@@ -88,6 +88,8 @@ typedef struct pick_args {
     step_params *p;
     const pick_lists *lists;
     view logits; /* F32 [R][V] */
+    view mask;   /* I32 [R][ceil(V / 32)], read when in.masked: bit v % 32 of word v / 32 says whether row i may choose
+                    token v; data NULL: no step is masked */
 } pick_args;
 
 /* Walks from the anchor while the choice is a child, then sets base, anchor and the result record. One lane. */

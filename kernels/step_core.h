@@ -81,6 +81,7 @@ HD static inline begin_plan begin_plan_of(const begin_args *a) {
         b.draft = step_bound(in->draft_rows, 0, NODES_MAX, &b.fault, FAULT_BEGIN);
         break;
     case STEP_CONTEXT: begin_context(&b, a->window, min_i32(in->rows, PREFILL_MAX)); break;
+    case STEP_PART: break; /* begins nothing */
     }
     return b;
 }

@@ -27,6 +27,9 @@ status target_init(target *out, const model_dir *dir, void (*progress)(void *arg
 size_t target_device_bytes(const target *t);
 status target_to_device(target *t, device *on, bool verify, void (*progress)(void *arg, float fraction), void *arg,
                         err *e);
+/* For measuring: instead of weights of files those of a shape (target_weights_shape), with numbers of a seed, which is
+ * not 0. on NULL: *bytes alone, which is what is to be reserved. */
+status target_seed(target *t, device *on, uint32_t seed, size_t *bytes, err *e);
 /* What target_alloc makes room for: KV of this type for ctx positions and some pages more, and a ring for the residuals
  * after the `taps` layers in tap_layer (window: how many positions back the reader looks). */
 typedef struct target_room {

@@ -51,3 +51,14 @@ status target_to_device(target *t, device *on, bool verify, void (*progress)(voi
     t->on = on;
     return put_all(&u, t);
 }
+
+status target_seed(target *t, device *on, uint32_t seed, size_t *bytes, err *e) {
+    upload u = { .on = on, .seed = seed, .e = e };
+    target there = *t;
+    TRY(put_all(&u, &there));
+    *bytes = u.bytes;
+    if (!on) return OK;
+    there.on = on;
+    *t = there;
+    return OK;
+}

@@ -12,8 +12,15 @@ typedef struct chunk {
     _Alignas(16) char data[];
 } chunk;
 
+typedef struct ending {
+    struct ending *next;
+    void (*end)(void *arg);
+    void *arg;
+} ending;
+
 struct arena {
     chunk *head;
+    ending *endings; /* in the arena */
     size_t held;
 };
 
@@ -21,6 +28,7 @@ arena *arena_new(void) { return xalloc(sizeof(arena)); }
 
 void arena_free(arena *a) {
     if (!a) return;
+    for (ending *at = a->endings; at; at = at->next) at->end(at->arg);
     for (chunk *c = a->head; c;) {
         chunk *next = c->next;
         free(c);
@@ -50,6 +58,12 @@ str arena_str(arena *a, str s) {
     char *p = arena_alloc(a, s.n + 1);
     if (s.n) memcpy(p, s.p, s.n);
     return (str){ p, s.n };
+}
+
+void arena_at_end(arena *a, void (*end)(void *arg), void *arg) {
+    ending *e = arena_alloc(a, sizeof *e);
+    *e = (ending){ a->endings, end, arg };
+    a->endings = e;
 }
 
 size_t arena_bytes(const arena *a) { return a->held; }

@@ -11,6 +11,8 @@ typedef struct arena arena;
 arena *arena_new(void);
 void arena_free(arena *a); /* NULL is fine */
 void *arena_alloc(arena *a, size_t bytes);
-str arena_str(arena *a, str s);     /* a copy, with a NUL behind it that does not count */
+str arena_str(arena *a, str s); /* a copy, with a NUL behind it that does not count */
+/* `end` runs with arg when the arena is freed, the last one first: for what lives as long and is not in it. */
+void arena_at_end(arena *a, void (*end)(void *arg), void *arg);
 size_t arena_bytes(const arena *a); /* held from the system */
 #endif

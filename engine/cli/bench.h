@@ -16,6 +16,8 @@ typedef struct bench_opts {
     const char *dir, *draft_dir; /* model: folders behind the word; NULL: none */
     int64_t context, rows;       /* model: tokens, 0: the usual; one more width of a verify pass */
     double share, gap;           /* model: per cent of the bandwidth, us between kernels */
+    const char *measured;        /* model: what `bench device` wrote, to stand beside the estimates; NULL: none */
+    int64_t layers;              /* device: of the target, 0: as many as fit */
 } bench_opts;
 
 /* Opens the pair as the engine runs it and reads the prompts, at least one; each leaves room for two tokens. The caller
@@ -35,4 +37,7 @@ status bench_perplexity(const bench_opts *o, err *e);
 /* Estimated times of steps on GPU cards, by bytes alone. ERR_MODEL: a config that cannot be used, or a context beyond
  * its limit. */
 status bench_model(const bench_opts *o, err *e);
+/* Times of ops and of steps on a GPU, with made-up weights in the shapes of Laguna S 2.1 and its draft. ERR_DEVICE: no
+ * GPU; ERR_MEMORY: not even two layers fit. */
+status bench_device(const bench_opts *o, err *e);
 #endif

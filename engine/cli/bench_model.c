@@ -31,11 +31,51 @@ typedef struct estimate {
 } estimate;
 
 static const char NOTE[] = "Estimates by arithmetic: bytes over a share of the bandwidth, and a gap for every kernel. "
-                           "Nothing was measured; there is no GPU backend.";
+                           "Nothing of it was measured: that is `skiff bench device`, on a card.";
 static const char UNION_NOTE[] =
     "distinct experts per sparse layer as measured with draft blocks of Laguna S 2.1 at 1 to 5, 7, 9 and 16 rows, "
     "interpolated between";
 static const char SCALED_NOTE[] = ", and scaled to this model's experts as if they were shared alike";
+
+/* ---- measured times ---- */
+
+/* One line of the file's steps: the step's own time beside the estimate for the same bytes on that card. */
+static void print_measured_step(const estimate *a, const json_t *file, const json_t *step) {
+    double ms = json_number_value(json_object_get(step, "ms")),
+           bytes = json_number_value(json_object_get(step, "bytes"));
+    double copy = json_number_value(json_object_get(file, "copy_gbs")) * 1e9;
+    double launches = json_number_value(json_object_get(step, "launches"));
+    double estimate_ms = (bytes / (a->in.share * copy) + launches * a->in.gap) * 1e3;
+    printf("  %-6s %2lld rows: %9.3f ms, estimated %9.3f from %8.3f GB and %4.0f kernels; %5.1f %% of the copy "
+           "bandwidth\n",
+           json_string_value(json_object_get(step, "kind")),
+           (long long)json_integer_value(json_object_get(step, "rows")), ms, estimate_ms, bytes * 1e-9, launches,
+           100.0 * json_number_value(json_object_get(step, "share_of_copy")));
+}
+
+/* What `bench device` wrote, beside the same arithmetic at the bandwidth that it measured. */
+static status print_measured(const estimate *a, const char *path, err *e) {
+    json_error_t why;
+    json_t *file = json_load_file(path, 0, &why), *steps = json_object_get(file, "steps"), *step;
+    const char *name = json_string_value(json_object_get(file, "device"));
+    if (!file || !name || json_array_size(steps) == 0) {
+        err_set(e, ERR_REQUEST, "%s: expected what `skiff bench device --json` writes%s%s", path, file ? "" : ": ",
+                file ? "" : why.text);
+        json_decref(file);
+        return ERR_REQUEST;
+    }
+    printf("\n%s%s on %s, %lld of %lld layers, behind %lld tokens, copies at %.0f GB/s (%s)\n",
+           json_is_true(json_object_get(file, "simulated")) ? "NOT " : "", "measured", name,
+           (long long)json_integer_value(json_object_get(file, "layers")),
+           (long long)json_integer_value(json_object_get(file, "layers_of_model")),
+           (long long)json_integer_value(json_object_get(file, "context")),
+           json_number_value(json_object_get(file, "copy_gbs")), json_string_value(json_object_get(file, "note")));
+    size_t i;
+    json_array_foreach(steps, i, step) if (json_string_value(json_object_get(step, "kind")))
+        print_measured_step(a, file, step);
+    json_decref(file);
+    return OK;
+}
 
 /* ---- what is asked ---- */
 
@@ -266,7 +306,8 @@ status bench_model(const bench_opts *o, err *e) {
         print_inputs(&a);
         print_bytes(&a);
         for (int i = 0; i < CARDS; i++) print_card(&a, &card_list[i]);
-        if (o->json) s = write_json(&a, o->json, e);
+        if (o->measured) s = print_measured(&a, o->measured, e);
+        if (s == OK && o->json) s = write_json(&a, o->json, e);
     }
     shape_close(&a.shape);
     return s;

@@ -162,8 +162,8 @@ static void print_turn(const spec_turn *t) {
 }
 
 void spec_print(const spec_bench *b) {
-    printf("%s, %d thread%s; %zu pairs of %zu prompts; equal tokens with every setting\n", b->pair.where,
-           b->pair.lanes, b->pair.lanes == 1 ? "" : "s", b->n, b->prompts.n);
+    printf("%s, %d thread%s; %zu pairs of %zu prompts; equal tokens with every setting\n", b->pair.where, b->pair.lanes,
+           b->pair.lanes == 1 ? "" : "s", b->n, b->prompts.n);
     for (int k = 0; k < b->n_classes; k++) print_class(b, k);
     print_summary(b);
     print_costs(b);

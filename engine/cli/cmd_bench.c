@@ -38,8 +38,13 @@ static const opt LIST[] = {
       .help = "per cent of a card's peak bandwidth that kernels are taken to reach" },
     { "gap", .value = "US", .preset = "1.3", OPT_REAL_AT(bench_opts, gap, 0, 1000),
       .help = "microseconds lost between two kernels" },
+    { "measured", .value = "FILE", OPT_TEXT_AT(bench_opts, measured),
+      .help = "model: also show what `skiff bench device --json FILE` measured on a card" },
     { "rows", .preset = "8", OPT_INT_AT(bench_opts, rows, 2, 16),
       .help = "rows of a verify pass that is shown beside those of 2, 4, 8 and 16" },
+    { .kind = OPT_HEADING, .help = "device" },
+    { "layers", .preset = "0", OPT_INT_AT(bench_opts, layers, 0, 256),
+      .help = "layers of the target; 0: as many as fit into the GPU's memory" },
     { .kind = OPT_HEADING, .help = "Without a word" },
     SPEC_OPT_ROWS(bench_opts, m),
     MODEL_OPT_ROWS(bench_opts, m),
@@ -47,15 +52,17 @@ static const opt LIST[] = {
 
 static const opts OPTS = {
     .command = "skiff bench",
-    .about = "Decodes each prompt greedily, plainly and speculatively in turn, with equal tokens, and reports the "
-             "ratio of the two times (above 1: speculation is faster) by class of prompt. \"spec\" does so for plain "
-             "decoding, chains, trees, looking up and the adaptive width, and measures what passes cost by rows and "
-             "context. \"perplexity FILE\" reads a text with BF16 and with FP8 keys and values and reports the mean "
-             "negative log-likelihood per token of both, and the time of plain steps on the same tokens. Compare "
-             "ratios, not milliseconds: machines differ. \"model\" measures nothing: from config.json of the folders "
-             "alone, without them from the shape of Laguna S 2.1 and its draft, it estimates what steps would take on "
-             "GPU cards.",
-    .rest = "[spec | perplexity FILE | model [DIR [DRAFT]]]",
+    .about =
+        "Decodes each prompt greedily, plainly and speculatively in turn, with equal tokens, and reports the "
+        "ratio of the two times (above 1: speculation is faster) by class of prompt. \"spec\" does so for plain "
+        "decoding, chains, trees, looking up and the adaptive width, and measures what passes cost by rows and "
+        "context. \"perplexity FILE\" reads a text with BF16 and with FP8 keys and values and reports the mean "
+        "negative log-likelihood per token of both, and the time of plain steps on the same tokens. Compare "
+        "ratios, not milliseconds: machines differ. \"model\" measures nothing: from config.json of the folders "
+        "alone, without them from the shape of Laguna S 2.1 and its draft, it estimates what steps would take on "
+        "GPU cards. \"device\" measures on a GPU, with made-up weights in these shapes: the bandwidth that kernels "
+        "reach, and the time of steps.",
+    .rest = "[spec | perplexity FILE | model [DIR [DRAFT]] | device]",
     .rest_max = 3,
     .list = LIST,
     .n = sizeof LIST / sizeof *LIST,
@@ -207,8 +214,8 @@ static double per_round(int64_t ns, int64_t rounds) { return rounds ? (double)ns
 static void print_table(const pair *p, const results *r, int32_t k, int32_t tree) {
     char shape[32] = "chains";
     if (tree) snprintf(shape, sizeof shape, "trees of %d nodes", tree);
-    printf("%s, %d thread%s; %d proposals deep, %s; ms, median (least)\n", p->where, p->lanes,
-           p->lanes == 1 ? "" : "s", k, shape);
+    printf("%s, %d thread%s; %d proposals deep, %s; ms, median (least)\n", p->where, p->lanes, p->lanes == 1 ? "" : "s",
+           k, shape);
     printf("prefill of %d tokens: %.2f (%.2f), %.0f tokens/s at the median\n", r->prefill_tokens,
            samples_share(&r->prefill, 0.5), samples_share(&r->prefill, 0.0),
            r->prefill_tokens * 1000.0 / samples_share(&r->prefill, 0.5));
@@ -345,7 +352,8 @@ static const struct {
 } KINDS[] = { { "", 0, 0, "", bench_default },
               { "spec", 1, 1, "nothing behind it", bench_spec },
               { "perplexity", 2, 2, "a file with text", bench_perplexity },
-              { "model", 1, 3, "at most the folders of a target and its draft", bench_model } };
+              { "model", 1, 3, "at most the folders of a target and its draft", bench_model },
+              { "device", 1, 1, "nothing behind it", bench_device } };
 
 static status run(bench_opts *o, const opts_found *found, err *e) {
     const char *word = found->n_rest ? found->rest[0] : "";
@@ -356,7 +364,7 @@ static status run(bench_opts *o, const opts_found *found, err *e) {
         if (found->n_rest >= KINDS[i].least && found->n_rest <= KINDS[i].most) return KINDS[i].run(o, e);
         return err_set(e, ERR_USAGE, "bench %s: expected %s", word, KINDS[i].behind);
     }
-    return err_set(e, ERR_USAGE, "bench %s: expected \"spec\", \"perplexity\", \"model\" or no word", word);
+    return err_set(e, ERR_USAGE, "bench %s: expected \"spec\", \"perplexity\", \"model\", \"device\" or no word", word);
 }
 
 int cmd_bench(int argc, char **argv) {

@@ -1,5 +1,6 @@
 /* skiff inspect: what a model folder holds, without running it. */
 #include "engine/cli/cmd.h"
+#include "engine/cli/inspect_devices.h"
 #include "engine/cli/model_opts.h"
 #include "engine/core/bytes.h"
 #include "engine/core/pair.h"
@@ -12,7 +13,7 @@ typedef struct inspect_opts {
     const char *model, *draft;
     int64_t ctx, rows;
     int kv; /* kv_dtype */
-    bool json;
+    bool json, devices;
 } inspect_opts;
 
 static const opt LIST[] = {
@@ -25,6 +26,7 @@ static const opt LIST[] = {
     KV_DTYPE_OPT_ROW(inspect_opts, kv),
     { "rows", .preset = "8", OPT_INT_AT(inspect_opts, rows, 1, 32),
       .help = "rows of the verify pass whose bytes are shown" },
+    { "devices", OPT_SET_AT(inspect_opts, devices), .help = "list the GPUs instead" },
     { "json", OPT_SET_AT(inspect_opts, json), .help = "one JSON object" },
 };
 
@@ -32,7 +34,7 @@ static const opts OPTS = {
     .command = "skiff inspect",
     .about = "Prints config, tensors by kind, memory plan and bytes per step of a model folder; of the built-in demo "
              "pair when "
-             "none is named.",
+             "none is named. With --devices the GPUs that --backend cuda can run on.",
     .rest = "[DIR]",
     .rest_max = 1,
     .list = LIST,
@@ -286,6 +288,18 @@ static void print_json(const pair *p, const step_bytes_report *r) {
     json_decref(root);
 }
 
+static status inspect_model(const inspect_opts *o, err *e) {
+    pair p;
+    TRY(pair_load(&p, o->model, o->draft, false, NULL, NULL, e));
+    step_bytes_report r = measure(&p, o);
+    if (o->json)
+        print_json(&p, &r);
+    else
+        print_text(&p, &r);
+    pair_close(&p);
+    return OK;
+}
+
 int cmd_inspect(int argc, char **argv) {
     inspect_opts o = { 0 };
     opts_found found = { 0 };
@@ -293,16 +307,7 @@ int cmd_inspect(int argc, char **argv) {
     if (!cmd_parse(&OPTS, argc, argv, &o, &found, &code)) return code;
     if (found.n_rest && !o.model) o.model = found.rest[0];
     err e;
-    pair p;
-    status s = pair_load(&p, o.model, o.draft, false, NULL, NULL, &e);
-    if (s == OK) {
-        step_bytes_report r = measure(&p, &o);
-        if (o.json)
-            print_json(&p, &r);
-        else
-            print_text(&p, &r);
-        pair_close(&p);
-    }
+    status s = o.devices ? inspect_devices(o.json, &e) : inspect_model(&o, &e);
     code = s == OK ? 0 : cmd_fail(&e);
     opts_found_deinit(&found);
     return code;

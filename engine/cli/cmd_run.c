@@ -3,6 +3,8 @@
 #include "engine/cli/input.h"
 #include "engine/cli/model_opts.h"
 #include "engine/cli/progress.h"
+#include "engine/cli/run_shape.h"
+#include "engine/cli/run_tools.h"
 #include "engine/text/chat.h"
 
 #include <math.h>
@@ -16,9 +18,10 @@ enum { EXIT_INTERRUPTED = 130 };
 
 typedef struct run_opts {
     model_opts m;
-    bool raw, json, quiet, ignore_end;
-    int think; /* auto, on, off */
-    const char *system, *stop;
+    bool raw, json, quiet, ignore_end, json_object;
+    bool guard; /* control tokens in the prompt are text */
+    int think;  /* auto, on, off */
+    const char *system, *stop, *tools, *tool_choice, *json_schema;
     int64_t predict, top_k, seed, min_tokens;
     double temperature, top_p, min_p, repeat, presence, frequency;
 } run_opts;
@@ -26,14 +29,27 @@ typedef struct run_opts {
 static const opt LIST[] = {
     { .kind = OPT_HEADING, .help = "Prompt" },
     { "raw", OPT_SET_AT(run_opts, raw), .help = "complete the text as it is, without the chat template" },
+    { "no-control-in-content", OPT_SET_AT(run_opts, guard),
+      .help = "control tokens in the prompt are ordinary characters" },
     { "system", .value = "TEXT", OPT_TEXT_AT(run_opts, system), .help = "system message of the chat" },
     { "reasoning", .preset = "auto", OPT_CHOICE_AT(run_opts, think, "auto on off"),
       .help = "whether the model thinks before it answers; auto: as the model's files say" },
+    { "tools", .value = "FILE", OPT_TEXT_AT(run_opts, tools),
+      .help = "tools that the answer may call: a JSON array as in the tools of a chat request. Calls are printed as "
+              "\"tool call: NAME {ARGUMENTS}\"; nothing is executed" },
     { .kind = OPT_HEADING, .help = "Answer" },
     { "predict", .brief = "n", .aliases = "n-predict max-tokens", .preset = "0",
       OPT_INT_AT(run_opts, predict, 0, INT32_MAX), .help = "most tokens of the answer; 0: the rest of the context" },
     { "stop", .value = "TEXT", OPT_TEXT_AT(run_opts, stop), .help = "end the answer before this text" },
-    { "ignore-eos", OPT_SET_AT(run_opts, ignore_end), .help = "end tokens do not end the answer" },
+    { "ignore-eos", OPT_SET_AT(run_opts, ignore_end),
+      .help = "end tokens do not end the answer, unless its form is prescribed and complete" },
+    { "json-schema", .value = "FILE", OPT_TEXT_AT(run_opts, json_schema),
+      .help = "the answer is a JSON text that is valid under the schema in this file; cut by --predict it is the "
+              "beginning of one" },
+    { "json-object", OPT_SET_AT(run_opts, json_object), .help = "the answer is a JSON object" },
+    { "tool-choice", .value = "CHOICE", .preset = "auto", OPT_TEXT_AT(run_opts, tool_choice),
+      .help = "\"auto\"; \"required\": the answer calls one of --tools, or several; the name of a tool: it calls "
+              "this one" },
     { "temp", .aliases = "temperature", OPT_REAL_AT(run_opts, temperature, 0, 100),
       .help = "temperature, 0: greedy; without it as generation_config.json says" },
     { "top-k", OPT_INT_AT(run_opts, top_k, 0, INT32_MAX), .help = "keep the K likeliest tokens; 0: all" },
@@ -85,14 +101,19 @@ static status prompt_text(const opts_found *found, buf *out, err *e) {
     return input_text(found, &interrupted, out, e);
 }
 
-static status render(const run_opts *o, const text_model *tm, str prompt, buf *out, err *e) {
+static status render(const run_opts *o, const run_tools *tools, const text_model *tm, str prompt, buf *out, err *e) {
     json_t *messages = json_array(), *kwargs = json_object();
     if (o->system) json_array_append_new(messages, json_pack("{ss,ss}", "role", "system", "content", o->system));
     json_t *content = json_stringn(prompt.p, prompt.n);
     status s = content ? OK : err_set(e, ERR_REQUEST, "the prompt is not valid UTF-8");
     json_array_append_new(messages, json_pack("{ss,so*}", "role", "user", "content", content));
     if (o->think) json_object_set_new(kwargs, "enable_thinking", json_boolean(o->think == 1));
-    chat_request rq = { .messages = messages, .kwargs = kwargs, .add_generation_prompt = true };
+    chat_request rq = { .messages = messages,
+                        .tools = tools->list,
+                        .kwargs = kwargs,
+                        .add_generation_prompt = true,
+                        .source = buf_view(&tools->source),
+                        .guard = o->guard };
     if (s == OK) s = chat_render(tm, &rq, out, NULL, e);
     json_decref(messages);
     json_decref(kwargs);
@@ -100,21 +121,23 @@ static status render(const run_opts *o, const text_model *tm, str prompt, buf *o
 }
 
 /* Prompt text to token ids and start state, in the request's arena. */
-static status encode(const run_opts *o, const text_model *tm, str prompt, gen_request *rq, err *e) {
+static status encode(const run_opts *o, const run_tools *tools, const text_model *tm, str prompt, gen_request *rq,
+                     err *e) {
     buf rendered = { 0 };
     token_list ids = { 0 };
     status s = OK;
     if (o->raw) {
         int32_t start = text_start_token(tm);
         if (start >= 0) token_list_push(&ids, start);
-        s = text_encode(tm, prompt, true, &ids, e);
+        s = text_encode(tm, prompt, !o->guard, &ids, e);
         if (s == OK && ids.n >= 2 && start >= 0 && ids.ids[1] == start)
             memmove(ids.ids, ids.ids + 1, --ids.n * sizeof *ids.ids);
         rq->reply.start = REPLY_RAW;
     } else {
-        s = render(o, tm, prompt, &rendered, e);
-        if (s == OK) s = text_encode(tm, buf_view(&rendered), true, &ids, e);
+        s = render(o, tools, tm, prompt, &rendered, e);
+        if (s == OK) s = chat_encode(tm, buf_view(&rendered), o->guard, &ids, e);
         if (s == OK) rq->reply.start = chat_start(tm, ids.ids, ids.n);
+        rq->thinks = rq->reply.start == REPLY_REASONING;
     }
     if (s == OK) {
         int32_t *copy = arena_alloc(rq->mem, ids.n * sizeof *copy);
@@ -158,19 +181,20 @@ static void fill_options(const run_opts *o, const opts_found *found, const engin
 
 typedef struct answer {
     buf text, reasoning, ids; /* ids: int32_t */
+    run_calls calls;
     gen_totals totals;
     gen_done why;
     uint64_t seed;
-    bool done, broken_pipe, in_reasoning;
+    bool done, broken_pipe, in_reasoning, has_shown;
     err failure;
     bool failed;
 } answer;
 
-static const char *finish_reason(gen_done why) {
-    switch (why) {
+static const char *finish_reason(const answer *a) {
+    switch (a->why) {
     case DONE_LENGTH: return "length";
     case DONE_CANCELLED: return "cancelled";
-    default: return "stop";
+    default: return a->calls.n ? "tool_calls" : "stop";
     }
 }
 
@@ -182,13 +206,14 @@ static void print_stats(const answer *a) {
     const gen_totals *t = &a->totals;
     fprintf(stderr, "prompt %d tokens, %.1f ms (%.0f tok/s); answer %d tokens, %.1f ms (%.0f tok/s), %s\n", t->prompt,
             (double)t->prefill_ns * 1e-6, per_second(t->prompt, t->prefill_ns), t->generated,
-            (double)t->decode_ns * 1e-6, per_second(t->generated - 1, t->decode_ns), finish_reason(a->why));
+            (double)t->decode_ns * 1e-6, per_second(t->generated - 1, t->decode_ns), finish_reason(a));
     if (!t->steps) return;
     fprintf(stderr,
             "%.2f tokens per step; %d rounds, %d of %d proposals accepted; ms per step: draft %.3f, verify %.3f, rest "
             "%.3f\n",
             tokens_per_round(t), t->rounds, t->accepted, t->drafted, (double)t->draft_ns * 1e-6 / t->steps,
             (double)t->verify_ns * 1e-6 / t->steps, (double)t->rest_ns * 1e-6 / t->steps);
+    if (t->mask_ns) fprintf(stderr, "masks: %.3f ms per step of these\n", (double)t->mask_ns * 1e-6 / t->steps);
     fprintf(stderr,
             "drafted: %d proposals, %d accepted; looked up: %d, %d accepted\nsteps by reason:", t->draft_drafted,
             t->draft_accepted, t->lookup_drafted, t->lookup_accepted);
@@ -211,18 +236,18 @@ static void json_stats(buf *out, const gen_totals *t) {
         "\"accepted\":%d,\"draft_drafted\":%d,\"draft_accepted\":%d,\"lookup_drafted\":%d,\"lookup_accepted\":%d,"
         "\"prefill_ms\":%.3f,\"decode_ms\":%.3f,\"draft_"
         "ms\":%.3f,\"verify_ms\":%.3f,\"rest_ms\":%.3f,"
-        "\"tokens_per_second\":%.1f,\"tokens_per_step\":%.3f,\"rounds_by_accepted\":[",
+        "\"mask_ms\":%.3f,\"tokens_per_second\":%.1f,\"tokens_per_step\":%.3f,\"rounds_by_accepted\":[",
         t->prompt, t->generated, t->reasoning, t->steps, t->rounds, t->drafted, t->accepted, t->draft_drafted,
         t->draft_accepted, t->lookup_drafted, t->lookup_accepted, (double)t->prefill_ns * 1e-6,
         (double)t->decode_ns * 1e-6, (double)t->draft_ns * 1e-6, (double)t->verify_ns * 1e-6, (double)t->rest_ns * 1e-6,
-        per_second(t->generated - 1, t->decode_ns), tokens_per_round(t));
+        (double)t->mask_ns * 1e-6, per_second(t->generated - 1, t->decode_ns), tokens_per_round(t));
     int last = SPEC_POSITIONS;
     while (last > 0 && !t->by_length[last - 1]) last--;
     for (int i = 0; i < last; i++) buf_printf(out, "%s%d", i ? "," : "", t->by_length[i]);
     buf_str(out, STR("]}"));
 }
 
-static void print_json(const answer *a) {
+static void print_json(const answer *a, bool with_tools) {
     buf out = { 0 };
     const int32_t *ids = (const int32_t *)(const void *)a->ids.data;
     buf_str(&out, STR("{\"tokens\":["));
@@ -231,7 +256,8 @@ static void print_json(const answer *a) {
     buf_json_str(&out, buf_view(&a->text));
     buf_str(&out, STR(",\"reasoning\":"));
     buf_json_str(&out, buf_view(&a->reasoning));
-    buf_printf(&out, ",\"finish_reason\":\"%s\",\"seed\":%llu,\"stats\":", finish_reason(a->why),
+    if (with_tools) buf_printf(&out, ",\"tool_calls\":[%.*s]", STR_ARG(buf_view(&a->calls.json)));
+    buf_printf(&out, ",\"finish_reason\":\"%s\",\"seed\":%llu,\"stats\":", finish_reason(a),
                (unsigned long long)a->seed);
     json_stats(&out, &a->totals);
     buf_str(&out, STR("}\n"));
@@ -241,15 +267,30 @@ static void print_json(const answer *a) {
 }
 
 /* Reasoning is dimmed on a terminal. */
+static void set_reasoning(answer *a, bool reasoning) {
+    if (reasoning == a->in_reasoning) return;
+    if (isatty(STDOUT_FILENO))
+        fputs(reasoning ? "\033[2m" : "\033[0m\n", stdout);
+    else if (!reasoning)
+        fputc('\n', stdout);
+    a->in_reasoning = reasoning;
+    a->calls.open_line = false;
+}
+
 static void show(answer *a, str text, bool reasoning) {
-    if (reasoning != a->in_reasoning) {
-        if (isatty(STDOUT_FILENO))
-            fputs(reasoning ? "\033[2m" : "\033[0m\n", stdout);
-        else if (!reasoning)
-            fputc('\n', stdout);
-        a->in_reasoning = reasoning;
-    }
+    set_reasoning(a, reasoning);
     if (fwrite(text.p, 1, text.n, stdout) != text.n || fflush(stdout) != 0) a->broken_pipe = true;
+    a->calls.open_line = text.p[text.n - 1] != '\n';
+    a->has_shown = true;
+}
+
+static void take_call(answer *a, const gen_event *ev, bool stream) {
+    progress_clear();
+    run_calls_take(&a->calls, ev, &a->text);
+    if (!stream) return;
+    set_reasoning(a, false);
+    if (!run_calls_show(&a->calls, ev)) a->broken_pipe = true;
+    a->has_shown = true;
 }
 
 static void take(answer *a, const gen_event *ev, bool stream) {
@@ -267,6 +308,9 @@ static void take(answer *a, const gen_event *ev, bool stream) {
         buf_str(&a->reasoning, ev->text);
         if (stream) show(a, ev->text, true);
         break;
+    case GEN_CALL:
+    case GEN_ARGUMENTS:
+    case GEN_CALL_END: take_call(a, ev, stream); break;
     case GEN_ROUND: buf_put(&a->ids, ev->u.round.tokens, (size_t)ev->u.round.n * sizeof(int32_t)); break;
     case GEN_DONE:
         a->totals = *ev->u.end.totals;
@@ -295,14 +339,24 @@ static void follow(engine *en, gen_id id, answer *a, bool stream) {
     }
     progress_clear();
     if (stream && a->in_reasoning && isatty(STDOUT_FILENO)) fputs("\033[0m", stdout);
-    if (stream && !a->broken_pipe && (a->text.len == 0 || a->text.data[a->text.len - 1] != '\n')) fputc('\n', stdout);
+    if (stream && !a->broken_pipe && (a->calls.open_line || !a->has_shown)) fputc('\n', stdout);
     fflush(stdout);
 }
 
-static status generate_answer(engine *en, const run_opts *o, const opts_found *found, str prompt, answer *a, err *e) {
+/* Tools and form of the answer. */
+typedef struct run_wants {
+    run_tools tools;
+    run_shape shape;
+} run_wants;
+
+static status generate_answer(engine *en, const run_opts *o, const run_wants *wants, const opts_found *found,
+                              str prompt, answer *a, err *e) {
     gen_request rq = { .mem = arena_new() };
     gen_id id;
-    status s = encode(o, engine_get_text(en), prompt, &rq, e);
+    const text_model *tm = engine_get_text(en);
+    status s = run_shape_apply(&wants->shape, tm, &rq, e);
+    if (s == OK) s = encode(o, &wants->tools, tm, prompt, &rq, e);
+    if (s == OK) s = run_tools_declare(&wants->tools, &rq, e);
     if (s == OK) {
         fill_options(o, found, engine_get_facts(en), &rq);
         a->seed = rq.pick.seed;
@@ -317,6 +371,12 @@ static status generate_answer(engine *en, const run_opts *o, const opts_found *f
     return OK;
 }
 
+static status load_wants(const run_opts *o, run_wants *w, err *e) {
+    if (o->tools && o->raw) return err_set(e, ERR_USAGE, "--tools and --raw: tools are part of the chat template");
+    if (o->tools) TRY(run_tools_load(&w->tools, o->tools, e));
+    return run_shape_load(&w->shape, o->json_schema, o->json_object, o->tool_choice, &w->tools, e);
+}
+
 int cmd_run(int argc, char **argv) {
     run_opts o = { .m = { .spec = SPEC_DEFAULT, .tree = SPEC_DEFAULT, .cache = 0, .checkpoints = 0 } };
     opts_found found = { 0 };
@@ -327,13 +387,15 @@ int cmd_run(int argc, char **argv) {
     sigaction(SIGTERM, &act, NULL);
     err e;
     buf prompt = { 0 };
+    run_wants wants = { 0 };
     answer a = { 0 };
     engine *en = NULL;
     engine_options opt = model_opts_engine(&o.m, 0);
-    status s = prompt_text(&found, &prompt, &e);
+    status s = load_wants(&o, &wants, &e);
+    if (s == OK) s = prompt_text(&found, &prompt, &e);
     if (s == OK) s = model_opts_open(&en, &opt, &interrupted, &e);
-    if (s == OK) s = generate_answer(en, &o, &found, buf_view(&prompt), &a, &e);
-    if (s == OK && o.json) print_json(&a);
+    if (s == OK) s = generate_answer(en, &o, &wants, &found, buf_view(&prompt), &a, &e);
+    if (s == OK && o.json) print_json(&a, o.tools != NULL);
     if (s == OK && !o.quiet && !a.broken_pipe) print_stats(&a);
     code = interrupted ? EXIT_INTERRUPTED : s != OK ? cmd_fail(&e) : a.broken_pipe ? 1 : 0;
     engine_close(en);
@@ -341,6 +403,9 @@ int cmd_run(int argc, char **argv) {
     buf_free(&a.text);
     buf_free(&a.reasoning);
     buf_free(&a.ids);
+    run_calls_deinit(&a.calls);
+    run_shape_deinit(&wants.shape);
+    run_tools_deinit(&wants.tools);
     opts_found_deinit(&found);
     return code;
 }

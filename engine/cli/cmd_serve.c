@@ -14,7 +14,7 @@ typedef struct serve_opts {
     const char *host, *alias, *key, *key_file, *cors, *names, *kwargs;
     int64_t port, queue, body_mib, grace;
     double ping;
-    bool strict_params, strict_model, verbose, quiet;
+    bool guard_content, strict_params, strict_model, verbose, quiet;
 } serve_opts;
 
 static const opt LIST[] = {
@@ -42,6 +42,8 @@ static const opt LIST[] = {
     { "chat-template-kwargs", .aliases = "default-chat-template-kwargs", .value = "JSON",
       OPT_TEXT_AT(serve_opts, kwargs),
       .help = "defaults for the chat template, for example {\"enable_thinking\": true}" },
+    { "no-control-in-content", OPT_SET_AT(serve_opts, guard_content),
+      .help = "control tokens in messages of users and tools are ordinary characters" },
     { "strict-params", OPT_SET_AT(serve_opts, strict_params),
       .help = "refuse unknown request fields instead of listing them in x-ignored-params" },
     { "strict-model", OPT_SET_AT(serve_opts, strict_model), .help = "refuse other model names with 404" },
@@ -117,6 +119,7 @@ static server_options server_opts(const serve_opts *o, const opts_found *found, 
                              .cors_origins = o->cors,
                              .host_names = o->names,
                              .kwargs_json = o->kwargs,
+                             .guard_content = o->guard_content,
                              .strict_params = o->strict_params,
                              .strict_model = o->strict_model,
                              .body_max = (size_t)o->body_mib << 20,

@@ -15,6 +15,7 @@ engine_options model_opts_engine(const model_opts *m, int32_t queue_max) {
                              .backend = (backend_kind)m->backend,
                              .device = (int32_t)m->device,
                              .verify_upload = m->check_upload,
+                             .prefill = (prefill_kind)m->prefill,
                              .isa = m->isa,
                              .lanes = (int32_t)m->threads,
                              .ctx = (int32_t)m->ctx,

@@ -13,6 +13,7 @@ typedef struct model_opts {
     int backend;         /* backend_kind */
     int64_t device;
     bool check_upload;
+    int prefill; /* prefill_kind */
 } model_opts;
 
 /* Choices in the order of kv_dtype. */
@@ -37,6 +38,17 @@ typedef struct model_opts {
             .help = "read all weights back from the GPU and compare them with the files"                               \
     }
 
+/* Choices in the order of prefill_kind. */
+#define PREFILL_OPT_ROW(type, at)                                                                                      \
+    {                                                                                                                  \
+        "prefill",                                                                                                     \
+            .preset = "exact", OPT_CHOICE_AT(type, at, "exact fast"),                                                  \
+            .help =                                                                                                    \
+                "exact: prompts are added up like answers, so it makes no difference what was computed before or how " \
+                "a prompt is cut; fast (GPU only): dense products of 33 and more prompt rows by cuBLASLt, rounded "    \
+                "otherwise"                                                                                            \
+    }
+
 /* Rows of an opt table; `type` is the command's struct, `m` its model_opts member. */
 #define MODEL_OPT_ROWS(type, m)                                                                                        \
     { .kind = OPT_HEADING, .help = "Model" },                                                                          \
@@ -59,6 +71,7 @@ typedef struct model_opts {
           OPT_INT_AT(type, m.ctx, 0, INT32_MAX),                                                                       \
           .help = "longest prompt plus answer in tokens; 0: what model and memory allow" },                            \
         KV_DTYPE_OPT_ROW(type, m.kv), { .kind = OPT_HEADING, .help = "Computing" }, BACKEND_OPT_ROWS(type, m),         \
+        PREFILL_OPT_ROW(type, m.prefill),                                                                              \
         { "isa", .value = "NAME", OPT_TEXT_AT(type, m.isa),                                                            \
           .help = "ref, avx2, avx512 or avx512bf16; without it the best that the processor has; results are the "      \
                   "same to the last bit" },                                                                            \
@@ -66,7 +79,7 @@ typedef struct model_opts {
           .help = "compute threads; 0: the usable cores, less one when there are four or more" },                      \
     {                                                                                                                  \
         "prefill-chunk", .preset = "256", OPT_INT_AT(type, m.chunk, 1, 256),                                           \
-                         .help = "prompt rows per step; changes speed, never the result"                               \
+                         .help = "prompt rows per step; with an exact prefill it changes speed, never the result"      \
     }
 
 #define SPEC_OPT_ROWS(type, m)                                                                                         \

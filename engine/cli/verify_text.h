@@ -15,6 +15,6 @@ status verify_tokenizer_cases(case_file *f, const case_place *at, err *e);
 status verify_template_cases(case_file *f, const case_place *at, err *e);
 /* Templates with their variables. */
 status verify_jinja_cases(case_file *f, const case_place *at, err *e);
-/* Answers split into reasoning and content, as tokens of the model and byte by byte. */
+/* Answers split into reasoning, content and tool calls, as tokens of the model and byte by byte. */
 status verify_parser_cases(case_file *f, const case_place *at, err *e);
 #endif

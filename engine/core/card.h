@@ -24,11 +24,12 @@ typedef struct card_inputs {
     double gap;   /* between two kernels of one graph; 1.3 us was measured on an H100 by Hazy Research */
 } card_inputs;
 
-/* Kernels of a step. Per target layer: norm and projections, attention, output projection, router, experts up, experts
- * down (a dense layer has no router and is counted alike). Around them: embedding, last norm and head, two that pick,
- * acceptance, commit, with some to spare; a plain step is charged for all of these. Per draft layer the first three, up
- * and down; around them the context features and the candidates. */
-enum { CARD_LAYER_KERNELS = 6, CARD_STEP_KERNELS = 10, CARD_DRAFT_LAYER_KERNELS = 5, CARD_DRAFT_KERNELS = 5 };
+/* Kernels of a step, as the CUDA backend captures it; tests/simt/test_cuda_steps.c counts them. Per target layer: norm
+ * and projections, attention, output projection, router, experts up, experts down (a dense layer has no router and is
+ * counted alike). Around them: the block's bookkeeping, embedding, rotation, head, choice, commit. Per draft layer two
+ * for the context rows, then projections, attention, output projection, up and down; around them the context features,
+ * candidates, tree and the moves of a commit. */
+enum { CARD_LAYER_KERNELS = 6, CARD_STEP_KERNELS = 10, CARD_DRAFT_LAYER_KERNELS = 7, CARD_DRAFT_KERNELS = 12 };
 
 enum { CARD_ROWS_MAX = 16 }; /* no union of experts was measured beyond */
 

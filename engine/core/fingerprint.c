@@ -79,6 +79,7 @@ uint64_t fingerprint_pair(const pair *p) {
     const draft *d = pair_draft(p);
     hash64 h = hash64_begin(ARITHMETIC_VERSION);
     put_i64(&h, KV_PAGE);
+    if (p->fast_prefill) put_text(&h, str_of("fast prefill")); /* other bits in what is known of a prompt */
     put_model(&h, p->target_dir);
     put_i64(&h, p->target.cfg.window);
     for (int32_t l = 0; l < p->target.kv.layers; l++) put_store(&h, &p->target.kv.layer[l]);

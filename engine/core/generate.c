@@ -3,19 +3,23 @@
 #include "engine/core/generate.h"
 
 #include "engine/base/clock.h"
+#include "engine/core/constraint.h"
 #include "engine/core/pair.h"
 #include "engine/core/propose.h"
 #include "engine/core/reply.h"
 #include "engine/core/turn.h"
 
+#include <math.h>
+
 typedef struct run {
     const generate_env *env;
     const taken_request *tr;
     reply *reply;
-    reply_text text;
+    parts text;
     gen_totals totals;
     propose propose;
     turn turn;
+    constraint *constraint; /* NULL: the answer is free */
     int32_t max_new;
     int32_t anchor;                         /* last token that was chosen; it has no keys and values yet */
     token_logprobs logprobs[DEPTH_MAX + 1]; /* of the step's tokens, when the request asks */
@@ -48,17 +52,22 @@ static bool is_lost(run *r) {
     return true;
 }
 
+static void post_parts(run *r) {
+    for (size_t i = 0; i < r->text.n; i++) {
+        gen_event ev = event(r, r->text.list[i].kind);
+        ev.text = parts_text(&r->text, i);
+        ev.u.call.complete = r->text.list[i].complete;
+        mailbox_post(r->env->box, &ev);
+    }
+    parts_clear(&r->text);
+}
+
 /* Posts the texts of one step, then its round record: one burst for the client. */
 static void post_step(run *r, const int32_t *tokens, int32_t n, const step_out *out, int64_t ns) {
     mailbox *box = r->env->box;
     mailbox_post_begin(box);
-    gen_event ev = event(r, GEN_REASONING);
-    ev.text = buf_view(&r->text.reasoning);
-    if (ev.text.n) mailbox_post(box, &ev);
-    ev = event(r, GEN_TEXT);
-    ev.text = buf_view(&r->text.content);
-    if (ev.text.n) mailbox_post(box, &ev);
-    ev = event(r, GEN_ROUND);
+    post_parts(r);
+    gen_event ev = event(r, GEN_ROUND);
     ev.u.round.tokens = tokens;
     ev.u.round.logprobs = r->tr->rq.logprobs >= 0 ? r->logprobs : NULL;
     ev.u.round.n = n;
@@ -68,8 +77,6 @@ static void post_step(run *r, const int32_t *tokens, int32_t n, const step_out *
     ev.u.round.micros = (int32_t)(ns / 1000);
     mailbox_post(box, &ev);
     mailbox_post_end(box);
-    buf_clear(&r->text.reasoning);
-    buf_clear(&r->text.content);
 }
 
 static token_logprobs logprobs_of(const pick_logprobs *p, bool in_content) {
@@ -91,6 +98,7 @@ static int32_t emit(run *r, const step_out *out, int64_t ns) {
             end(r, DONE_END);
             break;
         case REPLY_STOPPED: end(r, DONE_STOP); break;
+        case REPLY_CALLED: end(r, DONE_CALL); break;
         case REPLY_GOES_ON:
             if (r->totals.generated >= r->max_new) end(r, DONE_LENGTH);
             break;
@@ -98,7 +106,8 @@ static int32_t emit(run *r, const step_out *out, int64_t ns) {
         if (r->tr->rq.logprobs >= 0)
             r->logprobs[kept - 1] = logprobs_of(&out->logprobs[kept - 1], reply_was_content(r->reply));
     }
-    if (r->ended && r->why == DONE_LENGTH) reply_finish(r->reply, &r->text);
+    if (r->ended && r->why == DONE_LENGTH) reply_finish(r->reply, true, &r->text);
+    if (r->constraint) constraint_emitted(r->constraint, out->token, kept);
     post_step(r, out->token, kept, out, ns);
     return kept;
 }
@@ -156,17 +165,29 @@ static void decode(run *r) {
     }
 }
 
+/* What was held back, and the end of an open call: the arguments of a call are an object however the answer ends. */
+static void finish_cancelled(run *r) {
+    reply_finish(r->reply, true, &r->text);
+    mailbox_post_begin(r->env->box);
+    post_parts(r);
+    mailbox_post_end(r->env->box);
+}
+
 _Static_assert((int)LOGPROBS_MAX == (int)PICK_TOP_MAX && (int)BIAS_MAX == (int)PICK_BIAS_MAX,
                "what may be asked for can be done");
 
+/* What forbids tokens is part of the masks when there is a grammar: one that it allows must be left. */
 static void set_pick(const run *r) {
     const gen_request *rq = &r->tr->rq;
     pick_params pick = pair_pick_params(&rq->pick);
-    if (!rq->reply.ignore_end) pick.end_from = (int32_t)rq->n_tokens + min_i32(rq->pick.min_new, r->max_new);
+    if (!rq->reply.ignore_end && !rq->grammar)
+        pick.end_from = (int32_t)rq->n_tokens + min_i32(rq->pick.min_new, r->max_new);
     steps_set_pick(r->env->steps, &pick);
     steps_set_logprobs(r->env->steps, rq->logprobs);
-    for (int32_t i = 0; i < rq->pick.n_bias; i++)
-        pick_lists_add_bias(steps_lists(r->env->steps), rq->pick.bias[i].token, rq->pick.bias[i].bias);
+    for (int32_t i = 0; i < rq->pick.n_bias; i++) {
+        const token_bias *b = &rq->pick.bias[i];
+        if (!rq->grammar || b->bias != -INFINITY) pick_lists_add_bias(steps_lists(r->env->steps), b->token, b->bias);
+    }
 }
 
 void generate_refuse(const generate_env *env, const taken_request *tr) {
@@ -178,7 +199,15 @@ void generate_refuse(const generate_env *env, const taken_request *tr) {
     post_one(&r, &failed);
 }
 
-void generate(const generate_env *env, const taken_request *tr) {
+static void constrain(run *r, generate_env *env) {
+    const gen_request *rq = &r->tr->rq;
+    if (!rq->grammar) return;
+    if (!env->trie) env->trie = token_trie_of_model(env->text);
+    r->constraint = constraint_new(env->trie, env->text, rq);
+    steps_set_mask(env->steps, constraint_fill, r->constraint);
+}
+
+void generate(generate_env *env, const taken_request *tr) {
     const gen_request *rq = &tr->rq;
     run r = { .env = env, .tr = tr, .mark = clock_ns() };
     r.totals = (gen_totals){ .prompt = (int32_t)rq->n_tokens, .end_token = -1, .stop_index = -1 };
@@ -195,9 +224,12 @@ void generate(const generate_env *env, const taken_request *tr) {
                            .min_p = rq->spec.min_p };
     propose_begin(&r.propose, rq->tokens, (int32_t)rq->n_tokens, rq->prediction, (int32_t)rq->n_prediction,
                   rq->pick.temperature >= 1e-5f);
-    r.reply = reply_new(env->text, &rq->reply);
+    reply_options how = rq->reply;
+    if (rq->grammar) how.ignore_end = false; /* behind a complete text there is nothing but an end token */
+    r.reply = reply_new(env->text, &how);
     r.turn = (turn){ .steps = env->steps, .timelines = env->timelines };
     set_pick(&r);
+    constrain(&r, env);
     r.totals.cached = turn_begin(&r.turn, rq->tokens, (int32_t)rq->n_tokens, !rq->no_cache);
     gen_event started = event(&r, GEN_STARTED);
     started.u.started.cached = r.totals.cached;
@@ -205,8 +237,10 @@ void generate(const generate_env *env, const taken_request *tr) {
     prefill(&r);
     if (!r.ended) timelines_mark(env->timelines); /* an answer may be asked for again */
     decode(&r);
+    if (r.why == DONE_CANCELLED) finish_cancelled(&r);
     propose_totals(&r.propose, &r.totals);
     r.totals.reasoning = reply_reasoning_tokens(r.reply);
+    if (r.constraint) r.totals.mask_ns = constraint_ns(r.constraint);
     r.totals.stop_index = r.why == DONE_STOP ? reply_stop_index(r.reply) : -1;
     if (r.failed) {
         generate_refuse(env, tr);
@@ -217,7 +251,8 @@ void generate(const generate_env *env, const taken_request *tr) {
         post_one(&r, &done);
     }
     turn_end(&r.turn, r.totals.generated);
+    steps_set_mask(env->steps, NULL, NULL);
+    constraint_free(r.constraint);
     reply_free(r.reply);
-    buf_free(&r.text.reasoning);
-    buf_free(&r.text.content);
+    parts_free(&r.text);
 }

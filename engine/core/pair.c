@@ -72,29 +72,37 @@ static status choose_isa(const char *name, isa *out, err *e) {
     return OK;
 }
 
-/* What the recorded steps, the runtime and fragments of memory may take beside the plan. */
-enum { DEVICE_SLACK = 512 << 20 };
+/* What the recorded steps, the runtime and fragments of memory may take beside the plan; and what cuBLASLt and the
+ * largest matrix in its form take on top. */
+enum { DEVICE_SLACK = 512 << 20, FAST_SLACK = 256 << 20 };
+
+static int64_t slack(const pair *p) { return DEVICE_SLACK + (p->fast_prefill ? FAST_SLACK : 0); }
 
 /* The weights to the GPU. Whether they fit is asked before the first byte is sent. */
 static status send_weights(pair *p, const engine_options *opt, err *e) {
     size_t bytes = target_device_bytes(&p->target) + (p->has_draft ? draft_device_bytes(&p->draft) : 0);
     device_info i = device_get_info(p->device);
     snprintf(p->where, sizeof p->where, "%s", i.name);
-    if ((int64_t)bytes + DEVICE_SLACK > i.free)
+    if ((int64_t)bytes + slack(p) > i.free)
         return err_set(e, ERR_MEMORY,
                        "the weights take %.2f GB of the memory of %s, of which %.2f GB are free: %.2f GB are missing",
                        (double)bytes / 1e9, i.name, (double)i.free / 1e9,
-                       (double)((int64_t)bytes + DEVICE_SLACK - i.free) / 1e9);
+                       (double)((int64_t)bytes + slack(p) - i.free) / 1e9);
     TRY(device_reserve_weights(p->device, bytes, e));
     TRY(target_to_device(&p->target, p->device, opt->verify_upload, p->progress, p->progress_arg, e));
     return p->has_draft ? draft_to_device(&p->draft, p->device, opt->verify_upload, e) : OK;
 }
 
 static status choose_place(pair *p, const engine_options *opt, err *e) {
+    p->fast_prefill = opt->prefill == PREFILL_FAST;
     if (opt->backend == BACKEND_CUDA) {
         TRY(device_open(&p->device, opt->device, e));
+        if (p->fast_prefill) TRY(device_open_fast(p->device, e));
         return send_weights(p, opt, e);
     }
+    if (p->fast_prefill)
+        return err_set(e, ERR_USAGE,
+                       "--prefill fast: only a GPU has it (--backend cuda); on the CPU a prefill is exact");
     TRY(choose_isa(opt->isa, &p->isa, e));
     snprintf(p->where, sizeof p->where, "%s", isa_name(p->isa));
     p->lanes = choose_lanes(opt->lanes);
@@ -107,7 +115,7 @@ dtype pair_kv_type(kv_dtype kind) { return kind == KV_FP8_E4M3 ? DT_E4M3 : DT_BF
 static status choose_memory(pair *p, dtype kv, const engine_options *opt, err *e) {
     const draft *d = pair_draft(p);
     const draft_config *dc = d ? &d->cfg : NULL;
-    int64_t available = p->device ? device_get_info(p->device).free - DEVICE_SLACK : memplan_available();
+    int64_t available = p->device ? device_get_info(p->device).free - slack(p) : memplan_available();
     TRY(memplan_choose_ctx(&p->target.cfg, dc, kv, opt->ctx, available, &p->ctx, e));
     memplan_choose_cache(&p->target.cfg, dc, kv, p->ctx, available, &p->cache_tokens, &p->checkpoints);
     if (opt->cache_tokens >= 0) p->cache_tokens = opt->cache_tokens;

@@ -17,7 +17,8 @@ typedef struct pair {
     bool has_draft, has_memory;
     text_model *text; /* NULL: the folder has no tokenizer */
     device *device;   /* NULL: the host */
-    steps *steps;     /* NULL until pair_start */
+    bool fast_prefill;
+    steps *steps; /* NULL until pair_start */
     int32_t ctx;
     memplan plan;                      /* of all that pair_start took */
     int32_t cache_tokens, checkpoints; /* remembered beside the running conversation */

@@ -7,10 +7,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* What of a round a step does. */
+typedef enum part { WHOLE, PROPOSE, VERIFY, CHOOSE } part;
+
 /* One step and what its description needs to know. */
 typedef struct slot {
     steps *owner;
     step_kind kind;
+    part part;
     int32_t bucket;
     char name[24];
     step *step;
@@ -28,6 +32,10 @@ struct steps {
     step_params *at;     /* what the ops use: the same, or the device's side */
     pick_lists lists;    /* read by pick, likewise at a fixed address */
     lists_mirror mirror; /* the same on a device */
+    mask_fill *fill;     /* NULL: answers are free */
+    void *fill_arg;
+    uint32_t *mask; /* [NODES_MAX][mask_words], where host and device reach it */
+    int32_t mask_words;
     slot slot[STEPS_COUNT];
 };
 
@@ -35,22 +43,35 @@ enum {
     SLOT_PLAIN = 0,
     SLOT_PREFILL = 1,
     SLOT_ROUND = SLOT_PREFILL + PREFILL_BUCKETS,
-    SLOT_CONTEXT = SLOT_ROUND + ROUND_BUCKETS
+    SLOT_PROPOSE = SLOT_ROUND + ROUND_BUCKETS,
+    SLOT_VERIFY = SLOT_PROPOSE + ROUND_BUCKETS,
+    SLOT_CHOOSE = SLOT_VERIFY + ROUND_BUCKETS,
+    SLOT_CONTEXT = SLOT_CHOOSE + ROUND_BUCKETS
 };
 
 /* ---- descriptions ---- */
 
-/* Rows through the target, its head and the choice. */
-static void describe_target(slot *sl, op_sink *s, work *w, int32_t head_max) {
+/* Rows through the target and its head. */
+static void describe_rows(slot *sl, op_sink *s, work *w, int32_t head_max) {
     steps *o = sl->owner;
     step_params *p = o->at;
     target_pass pass = target_pass_take(o->t, w, &p->st.rows, sl->bucket);
     view logits = work_take(w, "logits", head_max, o->t->cfg.vocab, DT_F32);
     target_rows(o->t, s, &pass);
     target_head(o->t, s, &pass.x, &logits, (live_rows){ &p->st.head_n, &p->st.head_first, head_max });
-    op_pick(s, &(pick_args){ .p = p, .lists = o->on ? o->mirror.at : &o->lists, .logits = logits });
     sl->residual = pass.x;
     sl->logits = logits;
+}
+
+static void describe_choice(const slot *sl, op_sink *s, view logits) {
+    const steps *o = sl->owner;
+    view mask = { o->mask, o->mask_words * (int64_t)sizeof *o->mask, logits.rows, o->mask_words, DT_I32 };
+    op_pick(s, &(pick_args){ .p = o->at, .lists = o->on ? o->mirror.at : &o->lists, .logits = logits, .mask = mask });
+}
+
+static void describe_target(slot *sl, op_sink *s, work *w, int32_t head_max) {
+    describe_rows(sl, s, w, head_max);
+    describe_choice(sl, s, sl->logits);
 }
 
 /* The draft's context rows, its block, and the candidates as nodes. */
@@ -72,17 +93,30 @@ static void describe_proposals(slot *sl, op_sink *s, work *w) {
     op_tree(s, &(tree_args){ .p = p, .id = id, .logp = logp, .rows_max = sl->bucket });
 }
 
-static void describe(void *ctx, op_sink *s, work *w) {
-    slot *sl = ctx;
+static void describe_begin(slot *sl, op_sink *s) {
     steps *o = sl->owner;
-    step_params *p = o->at;
-    op_begin(s, &(begin_args){ .p = p,
+    op_begin(s, &(begin_args){ .p = o->at,
                                .kind = sl->kind,
                                .rows_max = sl->bucket,
                                .mask_id = o->d ? o->d->cfg.mask_id : 0,
                                .window = o->d ? o->d->cfg.window : 0,
                                .lists = o->on ? o->mirror.at : NULL });
-    op_stamp(s, &(stamp_args){ .p = p, .which = 0 });
+    op_stamp(s, &(stamp_args){ .p = o->at, .which = 0 });
+}
+
+static void describe_end(slot *sl, op_sink *s) {
+    steps *o = sl->owner;
+    op_accept(s, &(accept_args){ .p = o->at, .kind = sl->kind });
+    if (sl->kind == STEP_ROUND)
+        op_kv_move(s, &(kv_move_args){
+                          .p = o->at, .stores = o->t->kv.seen, .n = o->t->cfg.layers, .taps = o->t->tap_ring });
+    op_stamp(s, &(stamp_args){ .p = o->at, .which = 3 });
+}
+
+static void describe(void *ctx, op_sink *s, work *w) {
+    slot *sl = ctx;
+    steps *o = sl->owner;
+    describe_begin(sl, s);
     switch (sl->kind) {
     case STEP_PREFILL:
     case STEP_PLAIN: describe_target(sl, s, w, 1); break;
@@ -90,40 +124,68 @@ static void describe(void *ctx, op_sink *s, work *w) {
         describe_proposals(sl, s, w);
         describe_target(sl, s, w, sl->bucket);
         break;
-    case STEP_CONTEXT: draft_context(o->d, s, w, &p->st.ctx, sl->bucket); break;
+    case STEP_CONTEXT: draft_context(o->d, s, w, &o->at->st.ctx, sl->bucket); break;
+    case STEP_PART: break;
     }
-    op_stamp(s, &(stamp_args){ .p = p, .which = 2 });
-    op_accept(s, &(accept_args){ .p = p, .kind = sl->kind });
-    if (sl->kind == STEP_ROUND)
-        op_kv_move(s,
-                   &(kv_move_args){ .p = p, .stores = o->t->kv.seen, .n = o->t->cfg.layers, .taps = o->t->tap_ring });
-    op_stamp(s, &(stamp_args){ .p = p, .which = 3 });
+    op_stamp(s, &(stamp_args){ .p = o->at, .which = 2 });
+    describe_end(sl, s);
+}
+
+/* A round in three: between them the host learns the nodes, and says what each may choose. */
+static void describe_part(void *ctx, op_sink *s, work *w) {
+    slot *sl = ctx;
+    steps *o = sl->owner;
+    step_kind kind = sl->kind;
+    switch (sl->part) {
+    case PROPOSE:
+        sl->kind = STEP_ROUND;
+        describe_begin(sl, s);
+        describe_proposals(sl, s, w);
+        sl->kind = kind;
+        break;
+    case VERIFY:
+        describe_rows(sl, s, w, sl->bucket);
+        op_stamp(s, &(stamp_args){ .p = o->at, .which = 2 });
+        break;
+    case CHOOSE: describe_choice(sl, s, (sl - ROUND_BUCKETS)->logits); break;
+    case WHOLE: break;
+    }
+    describe_end(sl, s);
 }
 
 /* ---- life ---- */
 
-static void plan_slot(steps *s, int at, step_kind kind, const char *name, int32_t bucket) {
+static void plan_slot(steps *s, int at, step_kind kind, part part, const char *name, int32_t bucket) {
     slot *sl = &s->slot[at];
-    *sl = (slot){ .owner = s, .kind = kind, .bucket = bucket };
+    *sl = (slot){ .owner = s, .kind = kind, .part = part, .bucket = bucket };
     snprintf(sl->name, sizeof sl->name, "%s-%d", name, bucket);
 }
 
+/* Only whole chunks of a prompt: short ones, and all that decodes, keep the one order of additions. */
+static bool is_fast(const slot *sl) {
+    const device *on = sl->owner->on;
+    return on && device_has_fast(on) && sl->kind == STEP_PREFILL && sl->bucket == PREFILL_MAX;
+}
+
+/* The block, and behind it the masks of constrained answers: a few KiB a row, which a device reads where the host
+ * writes them. */
 static status take_params(steps *s, err *e) {
-    size_t bytes = (sizeof *s->params + 63) / 64 * 64;
+    size_t head = (sizeof *s->params + 63) / 64 * 64;
+    s->mask_words = (s->t->cfg.vocab + 31) / 32;
+    size_t bytes = head + (size_t)NODES_MAX * (size_t)s->mask_words * sizeof *s->mask;
     void *host = NULL, *at = NULL;
-    if (s->on) {
+    if (s->on)
         TRY(device_alloc_shared(s->on, &host, bytes, "the parameters of a step", e));
-        s->params = host;
-        TRY(memory_alloc(s->on, &at, bytes, "the parameters of a step", e));
-        s->at = at;
-        TRY(lists_mirror_open(&s->mirror, s->on, s->t->cfg.vocab, e));
-    } else {
-        s->params = s->at = aligned_alloc(64, bytes);
-        CHECK(s->params != NULL);
-        memset(s->params, 0, sizeof *s->params);
-    }
+    else
+        TRY(try_block(&host, bytes, "the parameters of a step", e));
+    s->params = s->at = host;
+    s->mask = (uint32_t *)(void *)((char *)host + head);
     s->params->in.logprobs = -1;
-    return OK;
+    if (!s->on) return OK;
+    s->at = NULL;
+    TRY(memory_alloc(s->on, &at, head, "the parameters of a step", e));
+    s->at = at;
+    return lists_mirror_open(&s->mirror, s->on, s->t->cfg.vocab, e);
 }
 
 status steps_open(steps **out, const target *t, const draft *d, isa i, int lanes, err *e) {
@@ -131,19 +193,25 @@ status steps_open(steps **out, const target *t, const draft *d, isa i, int lanes
     s->t = t, s->d = d, s->table = op_table(i);
     s->on = t->on;
     pick_lists_init(&s->lists, t->cfg.vocab);
-    plan_slot(s, SLOT_PLAIN, STEP_PLAIN, "plain", 1);
+    plan_slot(s, SLOT_PLAIN, STEP_PLAIN, WHOLE, "plain", 1);
     for (int b = 0; b < PREFILL_BUCKETS; b++)
-        plan_slot(s, SLOT_PREFILL + b, STEP_PREFILL, "prefill", prefill_bucket[b]);
-    for (int b = 0; b < ROUND_BUCKETS; b++) plan_slot(s, SLOT_ROUND + b, STEP_ROUND, "round", round_bucket[b]);
+        plan_slot(s, SLOT_PREFILL + b, STEP_PREFILL, WHOLE, "prefill", prefill_bucket[b]);
+    for (int b = 0; b < ROUND_BUCKETS; b++) {
+        plan_slot(s, SLOT_ROUND + b, STEP_ROUND, WHOLE, "round", round_bucket[b]);
+        plan_slot(s, SLOT_PROPOSE + b, STEP_PART, PROPOSE, "propose", round_bucket[b]);
+        plan_slot(s, SLOT_VERIFY + b, STEP_PART, VERIFY, "verify", round_bucket[b]);
+        plan_slot(s, SLOT_CHOOSE + b, STEP_ROUND, CHOOSE, "choose", round_bucket[b]);
+    }
     for (int b = 0; b < CONTEXT_BUCKETS; b++)
-        plan_slot(s, SLOT_CONTEXT + b, STEP_CONTEXT, "context", context_bucket[b]);
+        plan_slot(s, SLOT_CONTEXT + b, STEP_CONTEXT, WHOLE, "context", context_bucket[b]);
     status st = pool_open(&s->pool, lanes, e);
     if (st == OK) st = take_params(s, e);
-    step_place where = { s->table, s->pool, s->on, s->at, s->params };
+    step_place where = { s->table, s->pool, s->on, s->at, s->params, false };
     for (int at = 0; at < STEPS_COUNT && st == OK; at++) {
         slot *sl = &s->slot[at];
         if (sl->kind == STEP_CONTEXT && !d) continue;
-        st = step_open(&sl->step, sl->name, describe, sl, &where, e);
+        where.fast = is_fast(sl);
+        st = step_open(&sl->step, sl->name, sl->part == WHOLE ? describe : describe_part, sl, &where, e);
     }
     if (st != OK) {
         steps_close(s);
@@ -162,8 +230,8 @@ void steps_close(steps *s) {
         lists_mirror_close(&s->mirror);
         memory_free(s->on, s->at, 0);
         device_free_shared(s->on, s->params);
-    } else {
-        free(s->params);
+    } else if (s->params) {
+        block_free(s->params, (size_t)((char *)(s->mask + (int64_t)NODES_MAX * s->mask_words) - (char *)s->params));
     }
     free(s);
 }
@@ -191,17 +259,45 @@ static void finish(steps *s) {
                          .seq = p->in.seq };
 }
 
-static const step_out *run(steps *s, int at) {
+static void start(steps *s, int at) {
     s->params->in.seq++;
     if (s->on) lists_mirror_send(&s->mirror, &s->lists, &s->params->in);
     if (s->eager)
         step_run_eager(s->slot[at].step);
     else
-        step_replay(s->slot[at].step);
+        step_start(s->slot[at].step);
+}
+
+static const step_out *end(steps *s, int at) {
+    if (!s->eager) step_finish(s->slot[at].step);
     finish(s);
     count(s, s->params->out.token, s->params->out.n);
     s->params->in.base = -1;
     return &s->params->out;
+}
+
+static const step_out *run(steps *s, int at) {
+    start(s, at);
+    return end(s, at);
+}
+
+/* A step that chooses in one row. */
+static const step_out *run_row(steps *s, int at) {
+    s->params->in.masked = s->fill != NULL;
+    if (s->fill) s->fill(s->fill_arg, NULL, 1, s->mask, s->mask_words);
+    return run(s, at);
+}
+
+/* The masks are made while the device verifies; the host's own lanes come behind. */
+static const step_out *run_round(steps *s, int b) {
+    s->params->in.masked = s->fill != NULL;
+    if (!s->fill) return run(s, SLOT_ROUND + b);
+    const step_out *tree = run(s, SLOT_PROPOSE + b);
+    if (steps_status(s, NULL) != OK) return tree;
+    start(s, SLOT_VERIFY + b);
+    s->fill(s->fill_arg, tree, tree->drafted + 1, s->mask, s->mask_words);
+    end(s, SLOT_VERIFY + b);
+    return run(s, SLOT_CHOOSE + b);
 }
 
 void steps_seek(steps *s, int32_t base, int32_t anchor, int32_t ctx_len) {
@@ -214,6 +310,8 @@ void steps_set_pick(steps *s, const pick_params *pick) {
     s->params->in.logprobs = -1;
     pick_lists_clear(steps_lists(s));
 }
+
+void steps_set_mask(steps *s, mask_fill *fill, void *arg) { s->fill = fill, s->fill_arg = arg; }
 
 void steps_set_logprobs(steps *s, int32_t n) { s->params->in.logprobs = n; }
 
@@ -232,7 +330,7 @@ const step_out *steps_prefill(steps *s, const int32_t *tokens, int32_t n, bool w
     in->want_head = want_head;
     memcpy(in->tokens, tokens, (size_t)n * sizeof *tokens);
     count(s, tokens, n);
-    return run(s, steps_prefill_index(n));
+    return want_head ? run_row(s, steps_prefill_index(n)) : run(s, steps_prefill_index(n));
 }
 
 const step_out *steps_prompt(steps *s, const pick_params *pick, const int32_t *tokens, size_t n) {
@@ -243,7 +341,7 @@ const step_out *steps_prompt(steps *s, const pick_params *pick, const int32_t *t
     return steps_prefill(s, tokens, (int32_t)n, true);
 }
 
-const step_out *steps_plain(steps *s) { return run(s, SLOT_PLAIN); }
+const step_out *steps_plain(steps *s) { return run_row(s, SLOT_PLAIN); }
 
 int32_t steps_len(const steps *s) {
     const step_params *p = s->params;
@@ -290,7 +388,7 @@ const step_out *steps_speculate(steps *s, const round_shape *r) {
     in->calibrated = r->conf != NULL;
     if (r->conf) memcpy(in->conf, r->conf, sizeof in->conf);
     in->min_logp = r->min_p > 0.0f ? logf(r->min_p) : -INFINITY;
-    return run(s, SLOT_ROUND + b);
+    return run_round(s, b);
 }
 
 const step_out *steps_tree(steps *s, int32_t depth, int32_t nodes, int32_t branch) {

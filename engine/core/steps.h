@@ -13,7 +13,8 @@
 typedef struct steps steps;
 
 /* d NULL: no draft; rounds then verify given proposals only. All steps are recorded here. They run where the target's
- * memory is: on the lanes of the host with this instruction set, or on a device. */
+ * memory is: on the lanes of the host with this instruction set, or on a device; where that has opened its fast
+ * products (kernels/device.h), prefill-256 uses them. */
 status steps_open(steps **out, const target *t, const draft *d, isa i, int lanes, err *e);
 void steps_close(steps *s);
 
@@ -27,6 +28,13 @@ void steps_set_logprobs(steps *s, int32_t n); /* out->logprobs with n alternativ
 /* What penalties, biases and masks go by. Prompt and emitted tokens are counted by the functions below; biases and end
  * tokens are the caller's to add. */
 pick_lists *steps_lists(steps *s);
+
+/* A constrained answer: before a row chooses, `fill` says which tokens it may choose. rows: 1 for a prompt's last row
+ * or the anchor (tree NULL), else the nodes of the tree, row 0 the anchor, token and parent of node i in
+ * tree->proposal[i - 1] and tree->note[i].parent. bits: [rows][words], bit v % 32 of word v / 32. Called between the
+ * parts of a round, on the device's time and not on its own; the answer is the same as with plain steps. NULL: free. */
+typedef void mask_fill(void *arg, const step_out *tree, int32_t rows, uint32_t *bits, int32_t words);
+void steps_set_mask(steps *s, mask_fill *fill, void *arg);
 /* OK, or why the device that the steps run on is of no use any more; their results since then mean nothing. */
 status steps_status(const steps *s, err *e);
 
@@ -72,7 +80,7 @@ int32_t steps_len(const steps *s); /* committed positions; the anchor stands beh
 static inline int64_t step_draft_ns(const step_out *o) { return o->stamp[1] ? o->stamp[1] - o->stamp[0] : 0; }
 
 /* For tests, verify and bench. */
-enum { STEPS_COUNT = 1 + PREFILL_BUCKETS + ROUND_BUCKETS + CONTEXT_BUCKETS };
+enum { STEPS_COUNT = 1 + PREFILL_BUCKETS + 4 * ROUND_BUCKETS + CONTEXT_BUCKETS };
 step_params *steps_params(steps *s);
 step *steps_get(steps *s, int i);         /* i < STEPS_COUNT; NULL: does not exist for this pair */
 int steps_prefill_index(int32_t n);       /* the step that steps_prefill takes for n tokens */

@@ -8,8 +8,10 @@
 #include "engine/base/log.h"
 #include "engine/base/mem.h"
 #include "engine/text/chat.h"
+#include "engine/text/tools.h"
 
 #include <jansson.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -19,6 +21,10 @@ typedef struct draft {
     api_params p;
     buf ignored, prompt;
     token_list ids, predicted;
+    arena *mem;              /* of the request to the engine */
+    const reply_tool *tools; /* that may be called, in mem */
+    size_t n_tools;
+    gen_request shaped; /* grammars, in mem */
     int64_t template_ns, tokenize_ns;
     char param[PARAM_NAME_MAX];
 } draft;
@@ -27,8 +33,8 @@ typedef struct draft {
 
 static void chat_free(chat *c) {
     buf_free(&c->common);
-    buf_free(&c->reasoning);
-    buf_free(&c->content);
+    parts_free(&c->open);
+    answer_free(&c->whole);
     buf_free(&c->tokens);
     buf_free(&c->logprobs);
     api_meter_deinit(&c->meter);
@@ -77,7 +83,8 @@ static void finish(chat *c, const gen_event *ev) {
         return;
     }
     int32_t stop = ev->u.end.totals->stop_index;
-    chat_end end = { .reason = ev->u.end.why == DONE_LENGTH ? "length" : "stop",
+    const char *whole = c->has_called ? "tool_calls" : "stop";
+    chat_end end = { .reason = ev->u.end.why == DONE_LENGTH ? "length" : whole,
                      .end_token = ev->u.end.totals->end_token };
     if (ev->u.end.why == DONE_STOP && stop >= 0 && stop < c->p.n_stop) end.stop = c->p.stop[stop];
     log_summary(c, end.reason);
@@ -105,6 +112,14 @@ static void on_round(chat *c, const gen_event *ev) {
     chat_write_round_(c);
 }
 
+static void on_part(chat *c, const gen_event *ev) {
+    if (ev->kind == GEN_CALL_END) c->has_called |= ev->u.call.complete;
+    if (!c->p.stream)
+        answer_put_event(&c->whole, ev);
+    else if (ev->kind != GEN_CALL_END) /* no chunk says that */
+        parts_put(&c->open, ev->kind, ev->text);
+}
+
 static void on_event(gen_sink *s, const gen_event *ev) {
     chat *c = (chat *)s;
     api_meter_event(&c->meter, ev);
@@ -114,8 +129,11 @@ static void on_event(gen_sink *s, const gen_event *ev) {
         if (c->p.return_progress && c->p.stream && c->x)
             chat_write_progress_(c, ev->u.prefill.done, ev->u.prefill.total);
         break;
-    case GEN_TEXT: buf_str(&c->content, ev->text); break;
-    case GEN_REASONING: buf_str(&c->reasoning, ev->text); break;
+    case GEN_TEXT:
+    case GEN_REASONING:
+    case GEN_CALL:
+    case GEN_ARGUMENTS:
+    case GEN_CALL_END: on_part(c, ev); break;
     case GEN_ROUND: on_round(c, ev); break;
     case GEN_DONE:
         c->is_over = true;
@@ -157,12 +175,12 @@ static status encode_prediction(const text_model *tm, draft *d, err *e) {
 static status render(const api_call *call, draft *d, err *e) {
     const text_model *tm = engine_get_text(call->sv->en);
     TRY(api_params_kwargs(&d->kwargs, d->body, call->sv->opt.kwargs_json, d->p.thinking, d->param, e));
-    const json_t *tools = json_object_get(d->body, "tools");
     chat_request rq = {
         .messages = json_object_get(d->body, "messages"),
-        .tools = json_array_size(tools) ? tools : NULL,
+        .tools = d->p.tools,
         .kwargs = d->kwargs,
         .add_generation_prompt = true,
+        .guard = call->sv->opt.guard_content,
         .source = http_get_body(call->x),
     };
     if (!json_is_array(rq.messages) || !json_array_size(rq.messages)) {
@@ -172,11 +190,20 @@ static status render(const api_call *call, draft *d, err *e) {
     int64_t t0 = clock_ns();
     TRY(chat_render(tm, &rq, &d->prompt, d->param, e));
     int64_t t1 = clock_ns();
-    TRY(text_encode(tm, buf_view(&d->prompt), true, &d->ids, e));
+    TRY(chat_encode(tm, buf_view(&d->prompt), rq.guard, &d->ids, e));
     TRY(encode_prediction(tm, d, e));
     d->template_ns = t1 - t0;
     d->tokenize_ns = clock_ns() - t1;
     return OK;
+}
+
+/* What the answer must be. */
+static status shape_answer(const api_call *call, draft *d, err *e) {
+    const char *at;
+    d->shaped.mem = d->mem;
+    status s = answer_shape_apply(&d->p.shape, engine_get_text(call->sv->en), &d->shaped, &at, e);
+    if (s != OK) snprintf(d->param, sizeof d->param, "%s", at);
+    return s;
 }
 
 static status read_request(const api_call *call, draft *d, err *e) {
@@ -188,20 +215,31 @@ static status read_request(const api_call *call, draft *d, err *e) {
     TRY(api_params_parse(&d->body, http_get_body(call->x), e));
     TRY(api_params_read(&d->p, d->body, &def, &d->ignored, d->param, e));
     if (d->p.pick.seed == UINT64_MAX) d->p.pick.seed = api_random();
+    if (d->p.tools) TRY(tools_read(d->mem, d->p.tools, &d->tools, &d->n_tools, d->param, e));
+    if (d->p.no_calls) d->n_tools = 0;
+    TRY(shape_answer(call, d, e));
     return render(call, d, e);
 }
 
-/* The engine's copy of the request: its arena goes with it. */
+/* Where calls are forbidden, the token that begins one is never chosen. The tools stay in the prompt, so that what is
+ * remembered of the conversation holds. */
+static void forbid_calls(const text_model *tm, token_bias *bias, int32_t *n) {
+    int32_t open = text_find_token(tm, STR("<tool_call>"));
+    if (open >= 0) bias[(*n)++] = (token_bias){ open, -INFINITY };
+}
+
+/* The engine's copy of the request, in an arena that goes with it. */
 static gen_request make_gen_request(const draft *d, const server *sv) {
-    arena *mem = arena_new();
+    arena *mem = d->mem;
     const api_params *p = &d->p;
     int32_t *ids = arena_alloc(mem, sizeof *ids * d->ids.n);
     int32_t *predicted = arena_alloc(mem, sizeof *predicted * d->predicted.n);
     str *stop = arena_alloc(mem, sizeof *stop * (size_t)p->n_stop);
-    token_bias *bias = arena_alloc(mem, sizeof *bias * (size_t)p->n_bias);
+    token_bias *bias = arena_alloc(mem, sizeof *bias * (size_t)(p->n_bias + 1));
     pick_options pick = p->pick;
     pick.bias = bias, pick.n_bias = p->n_bias;
     memcpy(bias, p->bias, sizeof *bias * (size_t)p->n_bias);
+    if (p->tools && p->no_calls) forbid_calls(engine_get_text(sv->en), bias, &pick.n_bias);
     memcpy(ids, d->ids.ids, sizeof *ids * d->ids.n);
     if (d->predicted.n) memcpy(predicted, d->predicted.ids, sizeof *predicted * d->predicted.n);
     for (int32_t i = 0; i < p->n_stop; i++) stop[i] = arena_str(mem, p->stop[i]);
@@ -214,7 +252,13 @@ static gen_request make_gen_request(const draft *d, const server *sv) {
         .reply = { .start = p->reasoning == REASONING_NONE ? REPLY_RAW : start,
                    .stop = stop,
                    .n_stop = (size_t)p->n_stop,
+                   .tools = d->tools,
+                   .n_tools = d->n_tools,
+                   .one_call = p->one_call,
                    .ignore_end = p->ignore_end },
+        .grammar = d->shaped.grammar,
+        .calls = d->shaped.calls,
+        .thinks = start == REPLY_REASONING,
         .logprobs = p->logprobs,
         .spec = p->spec,
         .no_cache = p->no_cache,
@@ -231,7 +275,7 @@ static chat *chat_new(const api_call *call, const draft *d) {
     c->x = call->x;
     c->mem = arena_new();
     c->p = d->p;
-    c->p.model = NULL; /* belongs to the body */
+    c->p.model = NULL, c->p.tools = NULL, c->p.shape = (answer_shape){ 0 }; /* belong to the body */
     for (int32_t i = 0; i < c->p.n_stop; i++) c->p.stop[i] = arena_str(c->mem, c->p.stop[i]);
     memcpy(c->request_id, call->request_id.p, call->request_id.n);
     api_new_id(c->id, "chatcmpl-");
@@ -285,11 +329,11 @@ static void submit(const api_call *call, draft *d) {
     c->meter.submitted_ns = clock_ns();
     status s = server_submit_(sv, &rq, &c->sink, &e);
     if (s == OK) {
+        d->mem = NULL;
         begin_answer(c);
         return;
     }
     chat_free(c);
-    arena_free(rq.mem);
     api_error er = api_error_of(s, s == ERR_BUSY ? "the queue is full; please try again in a moment" : e.text, NULL);
     api_error_reply(call->x, &er);
 }
@@ -297,7 +341,7 @@ static void submit(const api_call *call, draft *d) {
 void api_chat(const api_call *call) {
     if (!api_is_ready(call)) return;
     err e;
-    draft d = { 0 };
+    draft d = { .mem = arena_new() };
     const char *served = server_model_(call->sv);
     status s = read_request(call, &d, &e);
     if (s != OK) {
@@ -317,4 +361,5 @@ void api_chat(const api_call *call) {
     buf_free(&d.prompt);
     token_list_free(&d.ids);
     token_list_free(&d.predicted);
+    arena_free(d.mem);
 }

@@ -5,6 +5,8 @@
 #include "engine/server/api_params.h"
 #include "engine/server/api_usage.h"
 #include "engine/server/sse.h"
+#include "engine/text/answer.h"
+#include "engine/text/parts.h"
 
 typedef struct chat {
     gen_sink sink;
@@ -16,12 +18,15 @@ typedef struct chat {
     char request_id[API_ID_MAX + 1];
     buf common; /* members that every chunk of the answer shares, from "id" on */
     api_meter meter;
-    sse out;                /* while x is there and p.stream is set */
-    buf reasoning, content; /* of the open round; of the whole answer when it is not streamed */
-    buf tokens;             /* int32_t, with return_token_ids: not yet written */
-    buf logprobs;           /* chat_logprob, of the content: not yet written */
-    bool has_role;          /* the stream has said "assistant" */
-    bool is_over;           /* the last event has come */
+    sse out;         /* while x is there and p.stream is set */
+    parts open;      /* of a stream: what the open round has said */
+    answer whole;    /* of an answer that is not streamed */
+    int32_t n_calls; /* begun in the stream */
+    bool has_called; /* a call is complete */
+    buf tokens;      /* int32_t, with return_token_ids: not yet written */
+    buf logprobs;    /* chat_logprob, of the content: not yet written */
+    bool has_role;   /* the stream has said "assistant" */
+    bool is_over;    /* the last event has come */
 } chat;
 
 typedef struct chat_logprob {
@@ -30,13 +35,13 @@ typedef struct chat_logprob {
 } chat_logprob;
 
 typedef struct chat_end {
-    const char *reason; /* "stop", "length" */
+    const char *reason; /* "stop", "length", "tool_calls" */
     int32_t end_token;  /* -1: none */
     str stop;           /* the stop string, p NULL: none */
 } chat_end;
 
 void chat_write_common_(chat *c, time_t created);
-void chat_write_round_(chat *c); /* reasoning and content that wait, as chunks */
+void chat_write_round_(chat *c); /* the open round, as chunks */
 void chat_write_progress_(chat *c, int32_t done, int32_t total);
 void chat_write_end_(chat *c, const chat_end *end);
 void chat_write_error_(chat *c, int code, str message);

@@ -107,9 +107,39 @@ static void write_stop_reason(jsonw *w, const chat_end *end) {
         jsonw_null(w);
 }
 
+/* What one chunk says; a text with p NULL is none. */
+typedef struct delta {
+    str reasoning, content;
+    str name;      /* of a call that begins */
+    str arguments; /* of the call that began last */
+    const chat_end *end;
+} delta;
+
+/* A client merges chunks of a call by its index; id, type and name stand in the first one only. */
+static void write_call(chat *c, jsonw *w, const delta *d) {
+    char id[40];
+    jsonw_key(w, "tool_calls");
+    jsonw_begin_array(w);
+    jsonw_begin_object(w);
+    c->n_calls += d->name.p != NULL;
+    jsonw_key_int(w, "index", c->n_calls - 1);
+    if (d->name.p) {
+        api_new_id(id, "call_");
+        jsonw_key_str(w, "id", str_of(id));
+        jsonw_key_str(w, "type", STR("function"));
+    }
+    jsonw_key(w, "function");
+    jsonw_begin_object(w);
+    if (d->name.p) jsonw_key_str(w, "name", d->name);
+    jsonw_key_str(w, "arguments", d->name.p ? STR("") : d->arguments);
+    jsonw_end_object(w);
+    jsonw_end_object(w);
+    jsonw_end_array(w);
+}
+
 /* One chunk with a choice. Every delta has a content member: some clients fail without. The role comes with the first
  * text, because a chunk of its own would count as the first token. */
-static void write_delta(chat *c, str reasoning, str content, const chat_end *end) {
+static void write_delta(chat *c, const delta *d) {
     jsonw w;
     open_chunk(c, &w);
     jsonw_key(&w, "choices");
@@ -120,15 +150,16 @@ static void write_delta(chat *c, str reasoning, str content, const chat_end *end
     jsonw_begin_object(&w);
     if (!c->has_role) jsonw_key_str(&w, "role", STR("assistant"));
     c->has_role = true;
-    jsonw_key_str(&w, "content", content);
-    if (reasoning.n) write_reasoning(c, &w, reasoning);
+    jsonw_key_str(&w, "content", d->content);
+    if (d->reasoning.p) write_reasoning(c, &w, d->reasoning);
+    if (d->name.p || d->arguments.p) write_call(c, &w, d);
     jsonw_end_object(&w);
-    if (content.p)
+    if (d->content.p)
         write_logprobs(c, &w);
     else
         jsonw_key_null(&w, "logprobs");
-    jsonw_key_str(&w, "finish_reason", end ? str_of(end->reason) : (str){ 0 });
-    if (end) write_stop_reason(&w, end);
+    jsonw_key_str(&w, "finish_reason", d->end ? str_of(d->end->reason) : (str){ 0 });
+    if (d->end) write_stop_reason(&w, d->end);
     write_token_ids(c, &w);
     jsonw_end_object(&w);
     jsonw_end_array(&w);
@@ -136,7 +167,7 @@ static void write_delta(chat *c, str reasoning, str content, const chat_end *end
         jsonw_key(&w, "usage");
         api_write_usage(&w, &c->meter.totals);
     }
-    if (end || c->p.timings_per_token) {
+    if (d->end || c->p.timings_per_token) {
         jsonw_key(&w, "timings");
         api_write_timings(&w, &c->meter);
     }
@@ -144,10 +175,16 @@ static void write_delta(chat *c, str reasoning, str content, const chat_end *end
 }
 
 void chat_write_round_(chat *c) {
-    if (c->reasoning.len) write_delta(c, buf_view(&c->reasoning), (str){ 0 }, NULL);
-    if (c->content.len) write_delta(c, (str){ 0 }, buf_view(&c->content), NULL);
-    buf_clear(&c->reasoning);
-    buf_clear(&c->content);
+    for (size_t i = 0; i < c->open.n; i++) {
+        str text = parts_text(&c->open, i);
+        switch (c->open.list[i].kind) {
+        case GEN_REASONING: write_delta(c, &(delta){ .reasoning = text }); break;
+        case GEN_CALL: write_delta(c, &(delta){ .name = text }); break;
+        case GEN_ARGUMENTS: write_delta(c, &(delta){ .arguments = text }); break;
+        default: write_delta(c, &(delta){ .content = text }); break;
+        }
+    }
+    parts_clear(&c->open);
 }
 
 /* `choices` is empty: a chunk with a choice would count as the first token. */
@@ -171,7 +208,7 @@ void chat_write_progress_(chat *c, int32_t done, int32_t total) {
 
 void chat_write_end_(chat *c, const chat_end *end) {
     chat_write_round_(c);
-    write_delta(c, (str){ 0 }, STR(""), end);
+    write_delta(c, &(delta){ .content = STR(""), .end = end });
     if (c->p.include_usage) {
         jsonw w;
         open_chunk(c, &w);
@@ -187,6 +224,7 @@ void chat_write_end_(chat *c, const chat_end *end) {
 /* After the head of a stream an error can only be an event; its code is a number there. */
 void chat_write_error_(chat *c, int code, str message) {
     jsonw w;
+    chat_write_round_(c);
     jsonw_init(&w, sse_open_event(&c->out));
     jsonw_begin_object(&w);
     jsonw_key(&w, "error");
@@ -202,6 +240,39 @@ void chat_write_error_(chat *c, int code, str message) {
     sse_put_done(&c->out);
 }
 
+static void write_calls(jsonw *w, const answer *a) {
+    char id[40];
+    jsonw_key(w, "tool_calls");
+    jsonw_begin_array(w);
+    for (size_t i = 0; i < a->n_calls; i++) {
+        api_new_id(id, "call_");
+        jsonw_begin_object(w);
+        jsonw_key_str(w, "id", str_of(id));
+        jsonw_key_str(w, "type", STR("function"));
+        jsonw_key(w, "function");
+        jsonw_begin_object(w);
+        jsonw_key_str(w, "name", buf_view(&a->calls[i].name));
+        jsonw_key_str(w, "arguments", buf_view(&a->calls[i].arguments));
+        jsonw_end_object(w);
+        jsonw_end_object(w);
+    }
+    jsonw_end_array(w);
+}
+
+/* The content may be null beside calls only. */
+static void write_message(const chat *c, jsonw *w) {
+    const answer *a = &c->whole;
+    str content = buf_view(&a->content);
+    if (a->n_calls && !content.n) content = (str){ 0 };
+    jsonw_begin_object(w);
+    jsonw_key_str(w, "role", STR("assistant"));
+    jsonw_key_str(w, "content", content);
+    if (a->reasoning.len) write_reasoning(c, w, buf_view(&a->reasoning));
+    jsonw_key_null(w, "refusal");
+    if (a->n_calls) write_calls(w, a);
+    jsonw_end_object(w);
+}
+
 void chat_write_whole_(chat *c, const chat_end *end, buf *out) {
     jsonw w;
     jsonw_init(&w, out);
@@ -212,12 +283,7 @@ void chat_write_whole_(chat *c, const chat_end *end, buf *out) {
     jsonw_begin_object(&w);
     jsonw_key_int(&w, "index", 0);
     jsonw_key(&w, "message");
-    jsonw_begin_object(&w);
-    jsonw_key_str(&w, "role", STR("assistant"));
-    jsonw_key_str(&w, "content", buf_view(&c->content));
-    if (c->reasoning.len) write_reasoning(c, &w, buf_view(&c->reasoning));
-    jsonw_key_null(&w, "refusal");
-    jsonw_end_object(&w);
+    write_message(c, &w);
     write_logprobs(c, &w);
     jsonw_key_str(&w, "finish_reason", str_of(end->reason));
     write_stop_reason(&w, end);

@@ -1,6 +1,8 @@
 #include "engine/server/api_params.h"
 
+#include "engine/server/api_json.h"
 #include "engine/server/api_pick.h"
+#include "engine/server/api_shape.h"
 #include "engine/server/net/wire.h"
 
 #include <jansson.h>
@@ -48,7 +50,7 @@ status api_params_parse(json_t **out, str text, err *e) {
     if (!text.n) return err_set(e, ERR_REQUEST, "the request body is empty; a JSON object is expected");
     if (too_deep(text)) return err_set(e, ERR_REQUEST, "the request body is nested deeper than %d levels", DEPTH_MAX);
     json_error_t je;
-    json_t *v = json_loadb(text.p, text.n, JSON_ALLOW_NUL, &je);
+    json_t *v = api_json_load(text, &je);
     if (!v)
         return err_set(e, ERR_REQUEST, "the request body is not valid JSON: %s (line %d, column %d)", json_fault(&je),
                        je.line, je.column);
@@ -96,7 +98,11 @@ static const struct member {
     { "top_logprobs", M_READ },
     { "tools", M_READ },
     { "tool_choice", M_READ },
+    { "parallel_tool_calls", M_READ },
     { "response_format", M_READ },
+    { "json_schema", M_READ },
+    { "guided_json", M_READ },
+    { "structured_outputs", M_READ },
     { "modalities", M_READ },
     { "function_call", M_READ },
     { "reasoning_effort", M_READ },
@@ -124,17 +130,13 @@ static const struct member {
     { "functions", M_OFF },
     { "metrics", M_OFF },
     { "grammar", M_OFF },
-    { "json_schema", M_OFF },
-    { "guided_json", M_OFF },
     { "guided_regex", M_OFF },
     { "guided_grammar", M_OFF },
     { "guided_choice", M_OFF },
-    { "structured_outputs", M_OFF },
     { "mirostat", M_OFF },
     { "dry_multiplier", M_OFF },
     { "xtc_probability", M_OFF },
 
-    { "parallel_tool_calls", M_IGNORED },
     { "cache_prompt", M_READ },
     { "prediction", M_READ },
     { "user", M_IGNORED },
@@ -379,41 +381,6 @@ static status read_prediction(api_reader *r, api_params *p) {
     return OK;
 }
 
-/* Calls are not parsed out of the answer, so nothing may promise them. */
-static status read_tools(api_reader *r) {
-    const json_t *tools = api_read_find(r, "tools"), *choice = api_read_find(r, "tool_choice");
-    if (tools && !json_is_array(tools)) return api_read_wrong_type(r, "tools", "an array", tools);
-    if (choice && !json_is_string(choice) && !json_is_object(choice))
-        return api_read_wrong_type(r, "tool_choice", "a string or an object", choice);
-    const char *word = json_string_value(choice);
-    bool none = word && strcmp(word, "none") == 0, automatic = !choice || (word && strcmp(word, "auto") == 0);
-    if (json_array_size(tools) && !none)
-        return api_read_unsupported(
-            r, "tools", "calls in the answer are not recognised; only tool_choice \"none\" goes together with tools");
-    if (!none && !automatic)
-        return api_read_unsupported(r, "tool_choice", "calls cannot be forced; send \"none\" or \"auto\"");
-    return OK;
-}
-
-static status read_formats(api_reader *r) {
-    char within[PARAM_NAME_MAX];
-    api_reader in;
-    const char *type = "text", *call = "none";
-    TRY(api_read_object(r, "response_format", &in, within));
-    TRY(api_read_str(&in, "type", &type));
-    if (strcmp(type, "text") != 0) return api_read_unsupported(r, "response_format", "only {\"type\": \"text\"} is");
-    const json_t *kinds = api_read_find(r, "modalities"), *function = api_read_find(r, "function_call");
-    if (kinds && !json_is_array(kinds)) return api_read_wrong_type(r, "modalities", "an array", kinds);
-    for (size_t i = 0; i < json_array_size(kinds); i++) {
-        const char *kind = json_string_value(json_array_get(kinds, i));
-        if (!kind || strcmp(kind, "text") != 0) return api_read_unsupported(r, "modalities", "only [\"text\"] is");
-    }
-    if (function && json_is_string(function)) call = json_string_value(function);
-    if ((function && !json_is_string(function)) || (strcmp(call, "none") != 0 && strcmp(call, "auto") != 0))
-        return api_read_unsupported(r, "function_call", "leave it out");
-    return OK;
-}
-
 status api_params_read(api_params *out, const json_t *body, const api_defaults *def, buf *ignored,
                        char param[PARAM_NAME_MAX], err *e) {
     api_reader r = { .o = body, .within = "", .param = param, .e = e };
@@ -434,8 +401,7 @@ status api_params_read(api_params *out, const json_t *body, const api_defaults *
     bool cache = true;
     TRY(api_read_bool(&r, "cache_prompt", &cache));
     p.no_cache = !cache;
-    TRY(read_tools(&r));
-    TRY(read_formats(&r));
+    TRY(api_shape_read(&r, &p));
     *out = p;
     return OK;
 }

@@ -12,6 +12,7 @@
 #include "engine/base/status.h"
 #include <jansson.h>
 #include "engine/engine.h"
+#include "engine/text/answer_shape.h"
 
 enum { PARAM_NAME_MAX = 64, PARAM_STOPS_MAX = 16 };
 
@@ -30,6 +31,10 @@ typedef struct api_params {
     int32_t n_stop;
     spec_options spec;
     bool no_cache;
+    const json_t *tools; /* array with tools; the body's. NULL: none */
+    bool no_calls;       /* the tools are in the prompt only */
+    bool one_call;
+    answer_shape shape;       /* the body's trees and texts */
     const json_t *prediction; /* text, or an array of parts with "text"; the body's. NULL: none */
     reasoning_format reasoning;
     double ping_s;    /* 0: the server's */

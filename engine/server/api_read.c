@@ -84,7 +84,7 @@ status api_read_str(api_reader *r, const char *name, const char **out) {
 status api_read_object(api_reader *r, const char *name, api_reader *inner, char within[PARAM_NAME_MAX]) {
     const json_t *v = api_read_find(r, name);
     if (v && !json_is_object(v)) return api_read_wrong_type(r, name, "an object", v);
-    snprintf(within, PARAM_NAME_MAX, "%s.", name);
+    snprintf(within, PARAM_NAME_MAX, "%s%s.", r->within, name);
     *inner = (api_reader){ .o = v, .within = within, .param = r->param, .e = r->e };
     return OK;
 }

@@ -143,6 +143,7 @@ void api_write_timings(jsonw *w, const api_meter *m) {
     for (int32_t i = 0; i < last; i++) jsonw_int(w, t->accepted_at[i]);
     jsonw_end_array(w);
     if (m->whole) write_speculation(w, t);
+    if (t->mask_ns) jsonw_key_ms(w, "mask_ms", clock_ms(t->mask_ns));
     jsonw_key_ms(w, "queue_ms", clock_ms(t->queue_ns));
     jsonw_key_ms(w, "template_ms", clock_ms(m->template_ns));
     jsonw_key_ms(w, "tokenize_ms", clock_ms(m->tokenize_ns));

@@ -84,6 +84,8 @@ const added_token *added_find(const added_set *s, str text) {
     return t && t->text.n == text.n ? t : NULL;
 }
 
+bool added_begins(const added_set *s, str text) { return text.n && match(s, text); }
+
 /* ---- flags ---- */
 
 /* White_Space of Unicode. */
@@ -135,8 +137,14 @@ bool added_next(added_scan *scan, str *gap, const added_token **t) {
             continue;
         }
         scan->search = end;
-        if (hit->lstrip) at = strip_left(text, at, scan->done);
         if (hit->rstrip) end = strip_right(text, end);
+        if (hit->lstrip) {
+            at = strip_left(text, at, scan->done);
+            if (end <= scan->done) { /* white space that the token before it took along: nothing is left of it */
+                at = scan->search - 1;
+                continue;
+            }
+        }
         *gap = (str){ text.p + scan->done, at > scan->done ? at - scan->done : 0 };
         *t = hit;
         scan->done = end;

@@ -24,6 +24,8 @@ void added_free(added_set *s); /* NULL is fine */
 bool added_put(added_set *s, const added_token *t);
 const added_token *added_find(const added_set *s, str text); /* NULL: no such token */
 
+bool added_begins(const added_set *s, str text); /* a token stands at the start of text */
+
 /* Walks a text. */
 typedef struct added_scan {
     const added_set *set;

@@ -17,8 +17,9 @@ enum { PATH_BYTES = 64 }; /* of chat_render's param */
 
 typedef struct chat {
     arena *mem;
-    value source;          /* the request as a dict whose numbers are spelled, or undefined */
-    char path[PATH_BYTES]; /* what is being read: "messages[2].content"; cut when longer */
+    const text_model *guard; /* whose added tokens users and tools may not use, NULL: they may */
+    value source;            /* the request as a dict whose numbers are spelled, or undefined */
+    char path[PATH_BYTES];   /* what is being read: "messages[2].content"; cut when longer */
     size_t path_len;
     char *param; /* may be NULL */
     err *e;
@@ -224,6 +225,14 @@ static status read_reasoning(chat *c, value message, value_dict *out) {
     return OK;
 }
 
+static value guard_content(chat *c, value content) {
+    buf text = { 0 };
+    text_put_guarded(c->guard, content.s, &text);
+    value guarded = value_str(arena_str(c->mem, buf_view(&text)));
+    buf_free(&text);
+    return guarded;
+}
+
 /* Members that nobody here knows stay: templates may. */
 static status read_message(chat *c, value message, value *out) {
     str role = { 0 };
@@ -231,6 +240,8 @@ static status read_message(chat *c, value message, value *out) {
     if (message.kind != VALUE_DICT) return refuse(c, "expected an object, found %s", sent_type(message));
     TRY(read_role(c, message, &role));
     TRY(read_content(c, message, &content));
+    bool is_foreign = str_eq(role, STR("user")) || str_eq(role, STR("tool"));
+    if (c->guard && is_foreign) content = guard_content(c, content);
     *out = copy_dict(c, message);
     value_dict_put(c->mem, out->dict, "role", value_str(role));
     value_dict_put(c->mem, out->dict, "content", content);
@@ -291,7 +302,7 @@ typedef struct vars {
 
 static void add_var(vars *v, const char *name, value val) { v->list[v->n++] = (tmpl_var){ name, val }; }
 
-static status add_kwarg(chat *c, vars *v, const char *name, const json_t *val) {
+static status add_kwarg(chat *c, vars *v, const char *name, const json_t *val, const value *source) {
     /* Templates test switches for truth: there the text "false" would be true. */
     static const char *const switches[] = { "enable_thinking", "preserve_thinking", "render_assistant_messages_raw" };
     static const char *const reserved[] = { "messages", "tools", "add_generation_prompt" };
@@ -300,6 +311,7 @@ static status add_kwarg(chat *c, vars *v, const char *name, const json_t *val) {
     err why;
     if (is_one_of(name, reserved, 3)) return refuse(c, "the name belongs to the request itself");
     if (value_from_json(c->mem, &converted, val, &why) != OK) return refuse(c, "%s", why.text);
+    if (source && source->kind == VALUE_DICT && find(*source, name)) value_respell(&converted, *find(*source, name));
     bool is_switch = is_one_of(name, switches, 3), is_given = !is_switch || converted.kind != VALUE_NONE;
     if (is_switch && is_given && converted.kind != VALUE_BOOL)
         return refuse(c, "expected true or false, found %s", sent_type(converted));
@@ -312,8 +324,9 @@ static status add_kwargs(chat *c, vars *v, const char *member, const json_t *obj
     size_t mark = enter(c, "%s", member);
     if (object && !json_is_object(object) && !json_is_null(object)) return refuse(c, "expected an object");
     json_t *tree = (json_t *)(uintptr_t)object; /* the iterator's type is not const; it changes nothing */
+    const value *source = c->source.kind == VALUE_DICT ? find(c->source, member) : NULL;
     for (void *it = json_object_iter(tree); it; it = json_object_iter_next(tree, it))
-        TRY(add_kwarg(c, v, json_object_iter_key(it), json_object_iter_value(it)));
+        TRY(add_kwarg(c, v, json_object_iter_key(it), json_object_iter_value(it), source));
     leave(c, mark);
     return OK;
 }
@@ -323,6 +336,7 @@ static status add_default_kwargs(chat *c, vars *v, const json_t *object) {
     chat own = *c;
     err why;
     own.param = NULL;
+    own.source = value_undefined();
     own.e = &why;
     if (add_kwargs(&own, v, "default_chat_template_kwargs", object) == OK) return OK;
     return err_set(c->e, ERR_MODEL, "generation_config.json: %s", why.text);
@@ -361,7 +375,7 @@ static status collect_vars(chat *c, const text_model *tm, const chat_request *rq
 status chat_render(const text_model *tm, const chat_request *rq, buf *out, char param[64], err *e) {
     if (param) param[0] = 0;
     if (!tm->tmpl) return err_set(e, ERR_TEMPLATE, "the model has no chat template");
-    chat c = { .mem = arena_new(), .param = param, .e = e };
+    chat c = { .mem = arena_new(), .guard = rq->guard ? tm : NULL, .param = param, .e = e };
     if (rq->source.p)
         value_from_text(c.mem, &c.source, rq->source, NULL); /* unreadable: there is no spelling to keep */
     vars v = { 0 };
@@ -369,6 +383,19 @@ status chat_render(const text_model *tm, const chat_request *rq, buf *out, char 
     if (s == OK) s = tmpl_render(tm->tmpl, c.mem, v.list, v.n, NULL, out, e);
     arena_free(c.mem);
     return s;
+}
+
+status chat_encode(const text_model *tm, str prompt, bool guard, token_list *out, err *e) {
+    size_t n = out->n;
+    int32_t start = text_start_token(tm);
+    if (start >= 0) token_list_push(out, start);
+    size_t head = out->n;
+    status s = guard ? text_encode_guarded(tm, prompt, out, e) : text_encode(tm, prompt, true, out, e);
+    if (s != OK) out->n = n;
+    if (s != OK || head == n || out->n == head || out->ids[head] != start) return s;
+    memmove(out->ids + n, out->ids + head, (out->n - head) * sizeof *out->ids);
+    out->n--;
+    return OK;
 }
 
 /* White space behind the last tag does not change the state that the tag left. */

@@ -3,6 +3,8 @@
  * allowed, and everything else is refused. */
 #include "engine/text/dialect.h"
 
+#include "engine/text/ucat.h"
+
 /* White_Space of Unicode, as members of a class. PCRE2's own \s has U+180E on top. */
 #define WHITE_SPACE "\\t-\\r \\x{85}\\x{a0}\\x{1680}\\x{2000}-\\x{200a}\\x{2028}\\x{2029}\\x{202f}\\x{205f}\\x{3000}"
 #define NOT_WHITE_SPACE "\\S\\x{180e}"
@@ -27,11 +29,32 @@ static size_t escape_length(str regex, size_t at) {
     return close ? (size_t)(close - (regex.p + at)) + 1 : regex.n - at;
 }
 
+/* A property with what PCRE2 may not know of it. Its names of scripts alone mean scripts with their extensions ("Han"
+ * has the ideographic full stop there), in the reference they mean scripts. */
+static status put_property(buf *out, str regex, size_t at, size_t n, bool in_class, err *e) {
+    bool negated = regex.p[at + 1] == 'P' || regex.p[at + 1] == 'D', digit = (regex.p[at + 1] | 0x20) == 'd';
+    str name = digit ? STR("Nd") : n == 2 ? str_from(regex, at + n) : (str){ regex.p + at + 3, n - 4 };
+    if (!digit && n == 2) return refuse(regex, at, 3, "a property needs braces", e);
+    if (name.n && name.p[0] == '^') {
+        negated = !negated;
+        name = str_from(name, 1);
+    }
+    if (negated && in_class) return refuse(regex, at, n, "a negated property inside a class is not supported", e);
+    bool script = !ucat_is_category(name);
+    if (script && name.n < 3) return refuse(regex, at, n, "this category is not supported", e);
+    if (!in_class) buf_str(out, negated ? STR("[^") : STR("["));
+    buf_printf(out, script ? "\\p{sc:%.*s}" : "\\p{%.*s}", STR_ARG(name));
+    ucat_put_new(out, name);
+    if (!in_class) buf_byte(out, ']');
+    return OK;
+}
+
 /* n: bytes of the escape at regex.p[at]. */
 static status put_escape(buf *out, str regex, size_t at, size_t n, bool in_class, err *e) {
     if (at + 1 == regex.n) return refuse(regex, at, 1, "the pattern ends here", e);
     char c = regex.p[at + 1];
-    bool known = !is_alnum(c) || memchr("pPdDrntf", c, 8) || (c == 'x' && n > 2);
+    bool known = !is_alnum(c) || memchr("rntf", c, 4) || (c == 'x' && n > 2);
+    if (memchr("pPdD", c, 4)) return put_property(out, regex, at, n, in_class, e);
     if (c == 's')
         put_class(out, in_class, STR(WHITE_SPACE));
     else if (c == 'S')

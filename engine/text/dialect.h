@@ -1,7 +1,7 @@
 /* engine/text/dialect.h - regular expressions of tokenizer.json in the words of PCRE2.
  *
- * The files are written for Oniguruma. Most of it means the same in PCRE2; `\s` does not (U+180E), and a few constructs
- * look alike and differ. Pure; any thread. */
+ * The files are written for Oniguruma. Most of it means the same in PCRE2; `\s` does not (U+180E), names of scripts do
+ * not, the Unicode of the library may be older, and a few constructs look alike and differ. Pure; any thread. */
 #ifndef ENGINE_TEXT_DIALECT_H
 #define ENGINE_TEXT_DIALECT_H
 #include "engine/base/buf.h"

@@ -83,17 +83,21 @@ static status compile(pcre2_code **out, str regex, err *e) {
     return OK;
 }
 
+static status compile_foreign(pcre2_code **out, str regex, err *e) {
+    buf b = { 0 };
+    status s = dialect_translate(&b, regex, e);
+    if (s == OK) s = compile(out, buf_view(&b), e);
+    buf_free(&b);
+    return s;
+}
+
 static status read_regex(step *st, str regex, err *e) {
     if (str_eq(regex, STR(NEWLINES))) {
         st->find = FIND_NEWLINES;
         return OK;
     }
     st->find = FIND_REGEX;
-    buf b = { 0 };
-    status s = dialect_translate(&b, regex, e);
-    if (s == OK) s = compile(&st->code, buf_view(&b), e);
-    buf_free(&b);
-    if (s != OK) return err_wrap(e, "pattern.Regex");
+    if (compile_foreign(&st->code, regex, e) != OK) return err_wrap(e, "pattern.Regex");
     uint32_t empty = 0;
     pcre2_pattern_info(st->code, PCRE2_INFO_MATCHEMPTY, &empty);
     if (empty) return err_set(e, ERR_MODEL, "pattern.Regex: a pattern that can match nothing is not supported");
@@ -152,7 +156,7 @@ status pretok_new(pretok **out, const json_t *spec, err *e) {
     pretok *pt = xalloc(sizeof *pt);
     status s = read_spec(pt, spec, 0, e);
     if (s == OK && !pt->is_bytes) s = err_set(e, ERR_MODEL, "expected ByteLevel as the last step, but there is none");
-    if (s == OK) s = compile(&pt->word, STR(WORD_CHAR), e);
+    if (s == OK) s = compile_foreign(&pt->word, STR(WORD_CHAR), e);
     if (s != OK) {
         pretok_free(pt);
         err_wrap(e, "pre_tokenizer");

@@ -7,6 +7,11 @@ void reason_init(reason *r, const text_model *tm, reply_start start) {
                    .in_reasoning = start == REPLY_REASONING };
 }
 
+void reason_set(reason *r, bool in_reasoning) {
+    r->begun = true;
+    r->in_reasoning = in_reasoning;
+}
+
 reason_part reason_push(reason *r, int32_t token) {
     bool first = !r->begun;
     r->begun = true;

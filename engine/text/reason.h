@@ -25,5 +25,7 @@ typedef enum reason_part {
 } reason_part;
 
 void reason_init(reason *r, const text_model *tm, reply_start start);
+/* A call begins, which ends the reasoning; or what began as one was none, and the reasoning goes on. */
+void reason_set(reason *r, bool in_reasoning);
 reason_part reason_push(reason *r, int32_t token);
 #endif

@@ -75,15 +75,28 @@ static status set_end(text_model *tm, cfg c, const char *path, err *e) {
     return OK;
 }
 
-static status read_ends(text_model *tm, const configs *files, err *e) {
+static bool set_end_token(text_model *tm, str text) {
+    const added_token *t = text.n ? tokenizer_find_added(tm->tokens, text) : NULL;
+    if (t) tm->flags[t->id] |= TOKEN_IS_END | TOKEN_IS_HIDDEN;
+    return t != NULL;
+}
+
+/* The ids of generation_config.json, or of config.json where that has none; and whatever they say, the end token of the
+ * tokenizer and the tag that ends a turn in the template: a model whose files forget one would open the next turn. */
+static status read_ends(text_model *tm, const configs *files, str template, err *e) {
     const char *member = "eos_token_id";
     cfg c = { files->generation, "generation_config.json" };
-    if (!cfg_find(c, member)) c = (cfg){ files->model, "config.json" };
-    const json_t *v = cfg_find(c, member);
-    if (!v) {
-        log_warn("text", "no %s in generation_config.json or config.json: answers end at their limit only", member);
-        return OK;
+    const json_t *v = cfg_find(c, member), *other;
+    bool is_empty = json_is_array(v) && !json_array_size(v);
+    if ((!v || is_empty) && (other = cfg_find((cfg){ files->model, "config.json" }, member))) {
+        c = (cfg){ files->model, "config.json" };
+        v = other;
     }
+    str turn_end = STR("</assistant>");
+    bool some = set_end_token(tm, tm->eos);
+    if (template.n && memmem(template.p, template.n, turn_end.p, turn_end.n)) some |= set_end_token(tm, turn_end);
+    if (!v && !some) log_warn("text", "no file names a token that ends answers: they end at their limit only");
+    if (!v) return OK;
     if (!json_is_array(v)) return set_end(tm, c, member, e);
     for (size_t i = 0; i < json_array_size(v); i++) {
         char path[40];
@@ -141,12 +154,9 @@ static str find_template(const json_t *config) {
 
 /* A template that does not parse stops the start: a model served with another one stops behaving. */
 static status read_template(text_model *tm, const text_files *files, const configs *trees, err *e) {
-    str source = files->chat_template;
-    const char *name = "chat_template.jinja";
-    if (!source.p) {
-        source = find_template(trees->tokenizer);
-        name = "tokenizer_config.json: chat_template";
-    }
+    bool is_file = files->chat_template.p;
+    str source = is_file ? files->chat_template : find_template(trees->tokenizer);
+    const char *name = is_file ? "chat_template.jinja" : "tokenizer_config.json: chat_template";
     return source.p ? tmpl_parse(&tm->tmpl, source, name, e) : OK;
 }
 
@@ -166,7 +176,7 @@ static status read_all(text_model *tm, const text_files *files, const configs *t
     tm->eos = read_token_string(tm->mem, trees->tokenizer, "eos_token");
     tm->pad = read_token_string(tm->mem, trees->tokenizer, "pad_token");
     tm->unk = read_token_string(tm->mem, trees->tokenizer, "unk_token");
-    TRY(read_ends(tm, trees, e));
+    TRY(read_ends(tm, trees, files->chat_template.p ? files->chat_template : find_template(trees->tokenizer), e));
     hide_controls(tm);
     TRY(read_start(tm, trees, e));
     TRY(read_default_kwargs(tm, trees, e));
@@ -205,6 +215,12 @@ void text_model_close(text_model *tm) {
 
 status text_encode(const text_model *tm, str text, bool added, token_list *out, err *e) {
     return tokenizer_encode(tm->tokens, text, added, out, e);
+}
+
+void text_put_guarded(const text_model *tm, str text, buf *out) { tokenizer_put_guarded(tm->tokens, text, out); }
+
+status text_encode_guarded(const text_model *tm, str text, token_list *out, err *e) {
+    return tokenizer_encode_guarded(tm->tokens, text, out, e);
 }
 
 status text_split(const text_model *tm, str text, bool added, text_sink *sink, void *ctx, err *e) {

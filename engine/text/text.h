@@ -19,7 +19,8 @@ typedef struct text_files {
     str chat_template;     /* chat_template.jinja; else the member chat_template of tokenizer_config.json; else chat is
                               refused */
     str generation_config; /* generation_config.json: end ids, default_chat_template_kwargs */
-    str config;            /* config.json: end ids when generation_config has none */
+    str config;            /* config.json: end ids when generation_config has none. The tokenizer's eos_token and a
+                            * "</assistant>" that the template writes are end tokens in any case */
 } text_files;
 
 /* vocab: rows of the embedding table; every id of the tokenizer must be below it. The files may go away afterwards. */
@@ -36,6 +37,13 @@ void token_list_free(token_list *l);
 /* Appends the ids of text, which must be valid UTF-8 (ERR_REQUEST with the offset otherwise). added: match added tokens
  * ("<think>", ...) in the text; false: they are ordinary characters. Nothing is put in front. */
 status text_encode(const text_model *tm, str text, bool added, token_list *out, err *e);
+/* For texts that may not control the model: text_put_guarded appends text to out with TEXT_GUARD inside of every added
+ * token (of two characters or more); text_encode_guarded is text_encode with added tokens, for which one with a guard
+ * inside is ordinary text, and which leaves guards out. Whatever stood between the two is at liberty to cut and move
+ * the text. U+FDD0 is no character of any text. */
+#define TEXT_GUARD "\xEF\xB7\x90"
+void text_put_guarded(const text_model *tm, str text, buf *out);
+status text_encode_guarded(const text_model *tm, str text, token_list *out, err *e);
 /* Gives what text_encode makes its tokens of, in order: added tokens, and the pieces of the text between them that are
  * encoded one by one. For checks of the tokenizer. Pieces may have been given before a failure. */
 typedef void text_sink(void *ctx, str piece);

@@ -6,6 +6,11 @@
  * Not there, and refused at parse with the line: include, import, extends, autoescape, recursive loops, argument
  * unpacking, unknown tags, filters and tests. An unknown method or function fails when it is called.
  *
+ * Meant to differ from Jinja: what is not known is refused at parse also where it would never run; integers have 64
+ * bits; what Jinja makes a generator or a range is a list; a variable given by the caller keeps its value until the
+ * template assigns to it (in Jinja a later assignment hides it from loops before); "x is defined if y" is read as it
+ * looks.
+ *
  * A tmpl is constant after tmpl_parse: any number of threads may render it. Failures never leave a part of the text. */
 #ifndef ENGINE_TEXT_TMPL_H
 #define ENGINE_TEXT_TMPL_H

@@ -118,8 +118,9 @@ static status call_range(run *r, const call_args *a, value *out) {
     TRY(run_bind_args_(r, "range()", "start,stop,step", 1, a, v));
     if (a->n_kw) return run_fail_(r, "range() takes no named arguments");
     for (size_t i = 0; i < a->n_pos; i++) {
-        if (v[i].kind != VALUE_INT) return run_fail_(r, "range() needs integers, not '%s'", value_type(v[i]));
-        bound[i] = v[i].i;
+        if (v[i].kind != VALUE_INT && v[i].kind != VALUE_BOOL)
+            return run_fail_(r, "range() needs integers, not '%s'", value_type(v[i]));
+        bound[i] = v[i].kind == VALUE_BOOL ? v[i].b : v[i].i;
     }
     if (a->n_pos == 1) bound[1] = bound[0], bound[0] = 0;
     int64_t from = bound[0], to = bound[1], step = bound[2];

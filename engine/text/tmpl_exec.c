@@ -232,6 +232,7 @@ static status exec_filter_block(run *r, const node *n) {
     value v;
     TRY(run_capture_(r, n->block.body, run_scope_(r, r->scope), &v));
     TRY(run_filters_(r, n->block.chain, v, &v));
+    if (v.kind != VALUE_STR) return run_fail_(r, "a filter block must give a str, not '%s'", value_type(v));
     return exec_print(r, v);
 }
 

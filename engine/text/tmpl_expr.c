@@ -424,6 +424,8 @@ static status parse_test(parser *p, node *in, node **out) {
     if (!n->test.test) return tmpl_fail_(p->t, n->line, p->e, "unknown test '%.*s'", STR_ARG(name));
     if (parser_at_op_(p, "(")) {
         TRY(parser_args_(p, &n->test.args));
+    } else if (parser_at_name_(p, "is")) {
+        return tmpl_fail_(p->t, n->line, p->e, "tests cannot be chained with 'is'");
     } else if (starts_test_argument(p)) {
         TRY(parse_primary(p, &arg));
         TRY(parse_postfix(p, arg, &arg));

@@ -1,7 +1,7 @@
 /* Filters on texts, numbers and single values; those on sequences are in tmpl_seq.c. */
 #include "engine/text/tmpl_int.h"
 
-#include "engine/base/utf8.h"
+#include "engine/text/ucase.h"
 #include "engine/text/uchar.h"
 
 #include <errno.h>
@@ -97,14 +97,18 @@ static status apply_title(run *r, value in, const call_args *a, value *out) {
     value text;
     buf title = { 0 };
     bool inside = false;
+    ucase_walk w = { 0 };
     TRY(no_args(r, a, in, &text));
     for (size_t at = 0; at < text.s.n;) {
         uint32_t cp;
-        char bytes[4];
         at += uchar_next(str_from(text.s, at), &cp);
-        bool gap = uchar_is_space(cp) || (cp < 0x80 && strchr("-({[<", (int)cp));
-        buf_put(&title, bytes, utf8_encode(inside ? uchar_lower(cp) : uchar_upper(cp), bytes));
+        bool gap = uchar_is_space(cp) || (cp && cp < 0x80 && strchr("-({[<", (int)cp));
+        if (inside)
+            ucase_put_lower(&title, &w, cp, str_from(text.s, at));
+        else
+            ucase_put_upper(&title, cp);
         inside = !gap;
+        if (gap) w = (ucase_walk){ 0 };
     }
     *out = run_take_text_(r, &title);
     return OK;
@@ -116,6 +120,7 @@ static status apply_trim(run *r, value in, const call_args *a, value *out) {
     bool given = chars.kind != VALUE_UNDEFINED && chars.kind != VALUE_NONE;
     if (given && chars.kind != VALUE_STR) return run_fail_(r, "trim needs a string, not '%s'", value_type(chars));
     TRY(run_charge_(r, text.s.n / 16));
+    if (given && chars.s.n > 1024) return run_fail_(r, "trim takes at most 1024 bytes of characters");
     *out = value_str(uchar_strip(text.s, given ? &chars.s : NULL, true, true));
     return OK;
 }

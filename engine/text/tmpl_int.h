@@ -352,7 +352,7 @@ const test *test_find_(str name);
 const method *method_find_(uint8_t kind, str name);
 
 /* Python's operations on strings, for filters and methods alike; tmpl_pystr.c. All take and give UTF-8. */
-typedef enum letter_case { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITAL } letter_case;
+typedef enum letter_case { CASE_UPPER, CASE_LOWER, CASE_TITLE, CASE_CAPITAL, CASE_SWAP } letter_case;
 value pystr_case_(run *r, str s, letter_case to);
 bool pystr_is_case_(str s, bool upper);                                          /* isupper(), islower() */
 status pystr_replace_(run *r, str s, str from, str to, int64_t max, value *out); /* max negative: all */
@@ -363,6 +363,8 @@ status pystr_format_(run *r, str format, const value *vals, size_t n, value *out
 status pystr_repeat_(run *r, str s, int64_t times, value *out);
 value pystr_of_(run *r, value v);                 /* str() */
 size_t pystr_find_(str s, str part, size_t from); /* byte offset, SIZE_MAX: absent */
+size_t pystr_find_last_(run *r, str s, str part); /* likewise */
+const method *method_find_text_(str name);        /* methods of strings; tmpl_text.c */
 
 /* Filters on sequences; tmpl_seq.c */
 const filter *filter_find_seq_(str name);

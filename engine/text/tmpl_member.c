@@ -156,8 +156,7 @@ static status slice_list(run *r, value of, value from, value to, value step, val
 status run_slice_(run *r, value of, value from, value to, value step, value *out) {
     const value bounds[] = { from, to, step };
     if (of.kind == VALUE_UNDEFINED) return run_fail_undefined_(r, of);
-    *out = absent(of, STR("a slice"));
-    if (of.kind != VALUE_STR && !value_is_seq(of)) return OK;
+    if (of.kind != VALUE_STR && !value_is_seq(of)) return run_fail_(r, "'%s' object has no slices", value_type(of));
     for (int i = 0; i < 3; i++)
         if (bounds[i].kind != VALUE_NONE && bounds[i].kind != VALUE_INT && bounds[i].kind != VALUE_BOOL)
             return run_fail_(r, "slice indices must be integers or None, not '%s'", value_type(bounds[i]));

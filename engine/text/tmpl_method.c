@@ -3,8 +3,6 @@
 
 #include "engine/text/uchar.h"
 
-#include <ctype.h>
-
 /* An optional integer argument. */
 static status int_arg(run *r, value v, int64_t otherwise, int64_t *out) {
     *out = otherwise;
@@ -20,6 +18,8 @@ static status str_arg(run *r, const char *what, value v, str *out) {
     return OK;
 }
 
+enum { STRIP_MAX = 1024 }; /* every character of the text may be compared with all of them */
+
 /* ---- str ---- */
 
 static status strip(run *r, value self, const call_args *a, bool left, bool right, value *out) {
@@ -28,6 +28,7 @@ static status strip(run *r, value self, const call_args *a, bool left, bool righ
     bool given = chars.kind != VALUE_UNDEFINED && chars.kind != VALUE_NONE;
     if (given && chars.kind != VALUE_STR) return run_fail_(r, "strip() needs a string, not '%s'", value_type(chars));
     TRY(run_charge_(r, self.s.n / 16));
+    if (given && chars.s.n > STRIP_MAX) return run_fail_(r, "strip() takes at most %d bytes of characters", STRIP_MAX);
     *out = value_str(uchar_strip(self.s, given ? &chars.s : NULL, left, right));
     return OK;
 }
@@ -141,17 +142,6 @@ static status str_isspace(run *r, value self, const call_args *a, value *out) {
     return run_bind_args_(r, "isspace()", "", 0, a, NULL);
 }
 
-/* Digits of other scripts than the Latin one are not told apart from letters here. */
-static status str_isdigit(run *r, value self, const call_args *a, value *out) {
-    bool all = self.s.n > 0;
-    for (size_t i = 0; i < self.s.n; i++) {
-        if ((unsigned char)self.s.p[i] >= 0x80) return run_fail_(r, "isdigit() is limited to ASCII texts");
-        all = all && isdigit((unsigned char)self.s.p[i]);
-    }
-    *out = value_bool(all);
-    return run_bind_args_(r, "isdigit()", "", 0, a, NULL);
-}
-
 static status str_replace(run *r, value self, const call_args *a, value *out) {
     value v[3];
     str from, to;
@@ -187,18 +177,6 @@ static status str_find(run *r, value self, const call_args *a, value *out) {
     TRY(str_arg(r, "find()", v, &part));
     TRY(run_charge_(r, self.s.n));
     *out = value_int(char_index(self.s, pystr_find_(self.s, part, 0)));
-    return OK;
-}
-
-static status str_rfind(run *r, value self, const call_args *a, value *out) {
-    value v;
-    str part;
-    size_t last = SIZE_MAX;
-    TRY(run_bind_args_(r, "rfind()", "sub", 1, a, &v));
-    TRY(str_arg(r, "rfind()", v, &part));
-    TRY(run_charge_(r, self.s.n));
-    for (size_t at = 0; (at = pystr_find_(self.s, part, at)) != SIZE_MAX; at++) last = at;
-    *out = value_int(char_index(self.s, last));
     return OK;
 }
 
@@ -269,6 +247,11 @@ static status refuse_change(run *r, value self, const call_args *a, value *out) 
 
 /* ---- list, loop ---- */
 
+static status list_copy(run *r, value self, const call_args *a, value *out) {
+    *out = self; /* shared: nobody changes it */
+    return run_bind_args_(r, "copy()", "", 0, a, NULL);
+}
+
 static status list_count(run *r, value self, const call_args *a, value *out) {
     value v;
     int64_t n = 0;
@@ -324,11 +307,9 @@ const method *method_find_(uint8_t kind, str name) {
         { VALUE_STR, "isupper", str_isupper },
         { VALUE_STR, "islower", str_islower },
         { VALUE_STR, "isspace", str_isspace },
-        { VALUE_STR, "isdigit", str_isdigit },
         { VALUE_STR, "replace", str_replace },
         { VALUE_STR, "count", str_count },
         { VALUE_STR, "find", str_find },
-        { VALUE_STR, "rfind", str_rfind },
         { VALUE_STR, "join", str_join },
         { VALUE_DICT, "items", dict_items },
         { VALUE_DICT, "keys", dict_keys },
@@ -342,6 +323,7 @@ const method *method_find_(uint8_t kind, str name) {
         { VALUE_DICT, "update", refuse_change },
         { VALUE_LIST, "count", list_count },
         { VALUE_LIST, "index", list_index },
+        { VALUE_LIST, "copy", list_copy },
         { VALUE_LIST, "append", refuse_change },
         { VALUE_LIST, "clear", refuse_change },
         { VALUE_LIST, "extend", refuse_change },
@@ -357,5 +339,5 @@ const method *method_find_(uint8_t kind, str name) {
     };
     for (size_t i = 0; i < sizeof methods / sizeof *methods; i++)
         if (methods[i].kind == kind && str_eq(name, str_of(methods[i].name))) return &methods[i];
-    return NULL;
+    return kind == VALUE_STR ? method_find_text_(name) : NULL;
 }

@@ -71,7 +71,12 @@ static status float_binary(run *r, oper op, double a, double b, value *out) {
     default:
         rest = fmod(a, b);
         if (rest != 0 && (rest < 0) != (b < 0)) rest += b;
-        *out = value_float(op == OPER_MOD ? (rest == 0 ? copysign(0.0, b) : rest) : nearbyint((a - rest) / b));
+        if (op == OPER_MOD) {
+            *out = value_float(rest == 0 ? copysign(0.0, b) : rest);
+        } else {
+            double whole = nearbyint((a - rest) / b);
+            *out = value_float(whole == 0 ? copysign(0.0, a / b) : whole);
+        }
         return OK;
     }
 }

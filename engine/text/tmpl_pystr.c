@@ -3,6 +3,7 @@
 #include "engine/text/tmpl_int.h"
 
 #include "engine/base/utf8.h"
+#include "engine/text/ucase.h"
 #include "engine/text/uchar.h"
 
 #include <ctype.h>
@@ -24,17 +25,31 @@ size_t pystr_find_(str s, str part, size_t from) {
 
 /* ---- case ---- */
 
+static bool is_cased(uint32_t cp) { return ucase_is_lower(cp) || ucase_is_upper(cp) || ucase_is_title(cp); }
+
+static void put_char(buf *out, uint32_t cp) {
+    char bytes[4];
+    buf_put(out, bytes, utf8_encode(cp, bytes));
+}
+
 value pystr_case_(run *r, str s, letter_case to) {
     buf text = { 0 };
+    ucase_walk w = { 0 };
     bool inside = false; /* behind the first letter: of the word for TITLE, of the text for CAPITAL */
     buf_reserve(&text, s.n);
     for (size_t at = 0; at < s.n;) {
         uint32_t cp;
-        char bytes[4];
         at += uchar_next(str_from(s, at), &cp);
-        bool upper = to == CASE_UPPER || (to != CASE_LOWER && !inside);
-        inside = to == CASE_CAPITAL || uchar_is_cased(cp);
-        buf_put(&text, bytes, utf8_encode(upper ? uchar_upper(cp) : uchar_lower(cp), bytes));
+        if (to == CASE_UPPER || (to == CASE_SWAP && ucase_is_lower(cp)))
+            ucase_put_upper(&text, cp);
+        else if (to == CASE_LOWER || inside || (to == CASE_SWAP && ucase_is_upper(cp)))
+            ucase_put_lower(&text, &w, cp, str_from(s, at));
+        else if (to == CASE_SWAP)
+            put_char(&text, cp);
+        else
+            ucase_put_title(&text, cp);
+        ucase_pass(&w, cp);
+        inside = to == CASE_CAPITAL || (to == CASE_TITLE && is_cased(cp));
     }
     return run_take_text_(r, &text);
 }
@@ -44,9 +59,8 @@ bool pystr_is_case_(str s, bool upper) {
     for (size_t at = 0; at < s.n;) {
         uint32_t cp;
         at += uchar_next(str_from(s, at), &cp);
-        if (!uchar_is_cased(cp)) continue;
-        if (cp != (upper ? uchar_upper(cp) : uchar_lower(cp))) return false;
-        some = true;
+        if (ucase_is_title(cp) || (upper ? ucase_is_lower(cp) : ucase_is_upper(cp))) return false;
+        some = some || (upper ? ucase_is_upper(cp) : ucase_is_lower(cp));
     }
     return some;
 }
@@ -94,10 +108,24 @@ status pystr_replace_(run *r, str s, str from, str to, int64_t max, value *out) 
     return st;
 }
 
-/* The last place of sep in s; SIZE_MAX: nowhere. */
-static size_t find_last(str s, str sep) {
-    for (size_t at = s.n - sep.n + 1; s.n >= sep.n && at--;)
-        if (memcmp(s.p + at, sep.p, sep.n) == 0) return at;
+/* The last place of sep in s; SIZE_MAX: nowhere. Linear: the places of a pattern from the right are those of its mirror
+ * image from the left, which the automaton of Knuth, Morris and Pratt finds without going back. */
+size_t pystr_find_last_(run *r, str s, str sep) {
+    if (sep.n > s.n) return SIZE_MAX;
+    if (!sep.n) return s.n;
+    size_t *fall = arena_alloc(r->mem, sep.n * sizeof *fall), at = 0;
+    fall[0] = 0;
+    for (size_t i = 1; i < sep.n; i++) {
+        while (at && sep.p[sep.n - 1 - i] != sep.p[sep.n - 1 - at]) at = fall[at - 1];
+        at += sep.p[sep.n - 1 - i] == sep.p[sep.n - 1 - at];
+        fall[i] = at;
+    }
+    at = 0;
+    for (size_t i = s.n; i--;) {
+        while (at && s.p[i] != sep.p[sep.n - 1 - at]) at = fall[at - 1];
+        at += s.p[i] == sep.p[sep.n - 1 - at];
+        if (at == sep.n) return i;
+    }
     return SIZE_MAX;
 }
 
@@ -139,7 +167,7 @@ static void split_words(run *r, str s, int64_t max, bool from_right, value_list 
 
 static void split_at(run *r, str s, str sep, int64_t max, bool from_right, value_list *l) {
     for (; max; max -= max > 0) {
-        size_t hit = from_right ? find_last(s, sep) : pystr_find_(s, sep, 0);
+        size_t hit = from_right ? pystr_find_last_(r, s, sep) : pystr_find_(s, sep, 0);
         if (hit == SIZE_MAX) break;
         str head = { s.p, hit }, tail = str_from(s, hit + sep.n);
         value_list_push(r->mem, l, value_str(from_right ? tail : head));

@@ -32,33 +32,59 @@ static status key_all(run *r, const value_list *l, value attribute, bool case_se
     return OK;
 }
 
-/* Undefined keys, which attributes that are missing give, are equal to each other. */
-static status comes_first(run *r, value a, value b, bool reverse, bool *out) {
+/* By several attributes, "a,b": the keys are lists of theirs. */
+static status key_all_by(run *r, const value_list *l, str attributes, bool case_sensitive, keyed **out) {
+    TRY(key_all(r, l, value_undefined(), true, out));
+    for (size_t i = 0; i < l->n; i++) (*out)[i].key = value_of_list(value_list_new(r->mem, 2));
+    for (str left = attributes; left.p;) {
+        const char *comma = left.n ? memchr(left.p, ',', left.n) : NULL;
+        str name = { left.p, comma ? (size_t)(comma - left.p) : left.n };
+        left = comma ? str_from(left, name.n + 1) : (str){ 0 };
+        for (size_t i = 0; i < l->n; i++) {
+            value key;
+            TRY(run_charge_(r, 1));
+            TRY(sort_key(r, l->items[i], value_str(name), case_sensitive, &key));
+            value_list_push(r->mem, (*out)[i].key.list, key);
+        }
+    }
+    return OK;
+}
+
+typedef struct order {
+    bool reverse;
+    bool in_lists; /* keys are compared as lists of one: equal ones need no order, be they undefined, none or dicts */
+} order;
+
+static status comes_first(run *r, value a, value b, order o, bool *out) {
     *out = false;
-    if (a.kind == VALUE_UNDEFINED && b.kind == VALUE_UNDEFINED) return OK;
-    return run_compare_(r, reverse ? OPER_GT : OPER_LT, a, b, out);
+    if (o.in_lists && a.kind == b.kind && a.kind != VALUE_STR && !value_is_number(a)) {
+        bool same = value_equal(a, b, &r->work);
+        TRY(run_charge_(r, 0));
+        if (same) return OK;
+    }
+    return run_compare_(r, o.reverse ? OPER_GT : OPER_LT, a, b, out);
 }
 
 /* One round of a bottom-up merge sort: runs of `width` become runs of twice that. Equal keys keep their order, also
  * when the order is reversed. */
-static status merge_runs(run *r, const keyed *from, keyed *to, size_t n, size_t width, bool reverse) {
+static status merge_runs(run *r, const keyed *from, keyed *to, size_t n, size_t width, order o) {
     for (size_t start = 0; start < n; start += 2 * width) {
         size_t mid = start + width < n ? start + width : n, end = mid + width < n ? mid + width : n;
         size_t left = start, right = mid;
         for (size_t i = start; i < end; i++) {
             bool take_right = left == mid;
-            if (left < mid && right < end) TRY(comes_first(r, from[right].key, from[left].key, reverse, &take_right));
+            if (left < mid && right < end) TRY(comes_first(r, from[right].key, from[left].key, o, &take_right));
             to[i] = take_right ? from[right++] : from[left++];
         }
     }
     return OK;
 }
 
-static status sort_keyed(run *r, keyed **k, size_t n, bool reverse) {
+static status sort_keyed(run *r, keyed **k, size_t n, order o) {
     keyed *other = arena_alloc(r->mem, (n + 1) * sizeof *other);
     for (size_t width = 1; width < n; width *= 2) {
         TRY(run_charge_(r, n));
-        TRY(merge_runs(r, *k, other, n, width, reverse));
+        TRY(merge_runs(r, *k, other, n, width, o));
         keyed *swap = *k;
         *k = other;
         other = swap;
@@ -77,11 +103,10 @@ static status apply_sort(run *r, value in, const call_args *a, value *out) {
     const value_list *l;
     keyed *k;
     TRY(run_bind_args_(r, "sort", "reverse,case_sensitive,attribute", 0, a, v));
-    if (v[2].kind == VALUE_STR && memchr(v[2].s.p, ',', v[2].s.n))
-        return run_fail_(r, "sort: several attributes are not supported");
     TRY(run_iterate_(r, in, &l));
-    TRY(key_all(r, l, v[2], value_truth(v[1]), &k));
-    TRY(sort_keyed(r, &k, l->n, value_truth(v[0])));
+    bool several = v[2].kind == VALUE_STR && v[2].s.n && memchr(v[2].s.p, ',', v[2].s.n);
+    TRY(several ? key_all_by(r, l, v[2].s, value_truth(v[1]), &k) : key_all(r, l, v[2], value_truth(v[1]), &k));
+    TRY(sort_keyed(r, &k, l->n, (order){ .reverse = value_truth(v[0]), .in_lists = true }));
     *out = list_of(r, k, l->n);
     return OK;
 }
@@ -120,7 +145,7 @@ static status apply_dictsort(run *r, value in, const call_args *a, value *out) {
         return run_fail_(r, "dictsort: by must be 'key' or 'value'");
     TRY(dict_pairs(r, in, "dictsort", &l));
     TRY(key_all(r, l, value_int(by_value), value_truth(v[0]), &k));
-    TRY(sort_keyed(r, &k, l->n, value_truth(v[2])));
+    TRY(sort_keyed(r, &k, l->n, (order){ .reverse = value_truth(v[2]) }));
     *out = list_of(r, k, l->n);
     return OK;
 }
@@ -154,7 +179,13 @@ static status apply_unique(run *r, value in, const call_args *a, value *out) {
     TRY(key_all(r, l, v[1], value_truth(v[0]), &k));
     value_list *kept = value_list_new(r->mem, 0);
     value_dict *seen = value_dict_new(r->mem, 0);
+    bool seen_undefined = false; /* one undefined is like the other */
     for (size_t i = 0; i < l->n; i++) {
+        if (k[i].key.kind == VALUE_UNDEFINED) {
+            if (!seen_undefined) value_list_push(r->mem, kept, k[i].item);
+            seen_undefined = true;
+            continue;
+        }
         if (!value_is_key(k[i].key)) return run_fail_(r, "unique: unhashable type '%s'", value_type(k[i].key));
         if (value_dict_find(seen, k[i].key)) continue;
         value_dict_set(r->mem, seen, k[i].key, value_none());
@@ -172,10 +203,11 @@ static status apply_groupby(run *r, value in, const call_args *a, value *out) {
     TRY(run_iterate_(r, in, &l));
     TRY(key_all(r, l, v[0], value_truth(v[2]), &k));
     for (size_t i = 0; i < l->n; i++) {
-        if (k[i].key.kind == VALUE_UNDEFINED && v[1].kind == VALUE_UNDEFINED) return run_fail_undefined_(r, k[i].key);
+        if (l->n > 1 && k[i].key.kind == VALUE_UNDEFINED && v[1].kind == VALUE_UNDEFINED)
+            return run_fail_undefined_(r, k[i].key); /* alone it is compared with nothing */
         if (k[i].key.kind == VALUE_UNDEFINED) k[i].key = v[1];
     }
-    TRY(sort_keyed(r, &k, l->n, false));
+    TRY(sort_keyed(r, &k, l->n, (order){ 0 }));
     value_list *groups = value_list_new(r->mem, 0), *group = NULL;
     for (size_t i = 0; i < l->n; i++) {
         if (!i || !value_equal(k[i].key, k[i - 1].key, &r->work)) {
@@ -358,7 +390,7 @@ static status iterate_if_true(run *r, value v, const value_list **out) {
 
 /* Arguments behind the first `skip` unnamed ones. */
 static call_args args_behind(const call_args *a, size_t skip) {
-    return (call_args){ a->pos + skip, a->n_pos - skip, a->names, a->kw, a->n_kw };
+    return (call_args){ skip ? a->pos + skip : a->pos, a->n_pos - skip, a->names, a->kw, a->n_kw };
 }
 
 static status map_filter(run *r, const value_list *l, const call_args *a, value *out) {

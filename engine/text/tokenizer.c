@@ -240,7 +240,9 @@ typedef struct encoding {
     const tokenizer *t;
     pretok_work *cut;
     bpe_work work;
-    buf name; /* of a piece, for whole_first */
+    buf name;      /* of a piece, for whole_first */
+    bool guarded;  /* guards are left out of what is encoded */
+    buf unguarded; /* a text without them */
     token_list *out;
     text_sink *sink; /* NULL: to tokens */
     void *ctx;
@@ -276,9 +278,22 @@ static void put_added(encoding *en, const added_token *a) {
         token_list_push(en->out, a->id);
 }
 
+static str leave_out_guards(encoding *en, str text) {
+    str guard = STR(TEXT_GUARD), left = text;
+    buf_clear(&en->unguarded);
+    for (const char *at; (at = left.n ? memmem(left.p, left.n, guard.p, guard.n) : NULL);) {
+        size_t n = (size_t)(at - left.p);
+        buf_put(&en->unguarded, left.p, n);
+        left = str_from(left, n + guard.n);
+    }
+    if (left.n == text.n) return text;
+    buf_str(&en->unguarded, left);
+    return buf_view(&en->unguarded);
+}
+
 /* level: the set of added tokens to look for, and then the later ones; 2: none. */
 static status put_text(encoding *en, int level, str text, err *e) {
-    if (level == 2) return pretok_split(en->cut, text, put_piece, en, e);
+    if (level == 2) return pretok_split(en->cut, en->guarded ? leave_out_guards(en, text) : text, put_piece, en, e);
     added_scan scan = { .set = en->t->sets[level], .words = en->cut, .text = text };
     str gap;
     const added_token *found;
@@ -301,16 +316,36 @@ static status check_text(str text, err *e) {
     return OK;
 }
 
-status tokenizer_encode(const tokenizer *t, str text, bool added, token_list *out, err *e) {
+static status encode(const tokenizer *t, str text, int level, bool guarded, token_list *out, err *e) {
     TRY(check_text(text, e));
     size_t n = out->n;
-    encoding en = { .t = t, .cut = pretok_work_new(t->cut), .out = out };
-    status s = put_text(&en, added ? 0 : 2, text, e);
+    encoding en = { .t = t, .cut = pretok_work_new(t->cut), .guarded = guarded, .out = out };
+    status s = put_text(&en, level, text, e);
     pretok_work_free(en.cut);
     bpe_work_deinit(&en.work);
     buf_free(&en.name);
+    buf_free(&en.unguarded);
     if (s != OK) out->n = n;
     return s;
+}
+
+status tokenizer_encode(const tokenizer *t, str text, bool added, token_list *out, err *e) {
+    return encode(t, text, added ? 0 : 2, false, out, e);
+}
+
+status tokenizer_encode_guarded(const tokenizer *t, str text, token_list *out, err *e) {
+    return encode(t, text, 0, true, out, e);
+}
+
+/* Whether a token counts may depend on its neighbours, which are not known here: every one is broken up. */
+void tokenizer_put_guarded(const tokenizer *t, str text, buf *out) {
+    for (size_t at = 0, n; at < text.n; at += n) {
+        str rest = str_from(text, at);
+        n = utf8_char(rest);
+        if (!n) n = 1; /* no UTF-8: the encoding will say so */
+        buf_put(out, rest.p, n);
+        if (added_begins(t->sets[0], rest) || added_begins(t->sets[1], rest)) buf_str(out, STR(TEXT_GUARD));
+    }
 }
 
 status tokenizer_split(const tokenizer *t, str text, bool added, text_sink *sink, void *ctx, err *e) {

@@ -13,8 +13,10 @@ typedef struct tokenizer tokenizer;
 status tokenizer_new(tokenizer **out, str json, int32_t limit, err *e);
 void tokenizer_free(tokenizer *t); /* NULL is fine */
 
-/* As text_encode, text_split. */
+/* As text_encode, text_put_guarded, text_encode_guarded, text_split. */
 status tokenizer_encode(const tokenizer *t, str text, bool added, token_list *out, err *e);
+void tokenizer_put_guarded(const tokenizer *t, str text, buf *out);
+status tokenizer_encode_guarded(const tokenizer *t, str text, token_list *out, err *e);
 status tokenizer_split(const tokenizer *t, str text, bool added, text_sink *sink, void *ctx, err *e);
 str tokenizer_get_bytes(const tokenizer *t, int32_t id);               /* "" for an unknown id; borrowed */
 const added_token *tokenizer_find_added(const tokenizer *t, str text); /* NULL: none; borrowed */

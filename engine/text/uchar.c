@@ -200,4 +200,3 @@ static uint32_t map_case(const case_range *table, size_t n, uint32_t cp) {
 
 uint32_t uchar_upper(uint32_t cp) { return map_case(to_upper, sizeof to_upper / sizeof *to_upper, cp); }
 uint32_t uchar_lower(uint32_t cp) { return map_case(to_lower, sizeof to_lower / sizeof *to_lower, cp); }
-bool uchar_is_cased(uint32_t cp) { return uchar_upper(cp) != cp || uchar_lower(cp) != cp || cp == 0xDF; }

@@ -16,8 +16,7 @@ str uchar_strip(str s, const str *chars, bool left, bool right);
 
 bool uchar_is_space(uint32_t cp);     /* str.isspace() of Python */
 bool uchar_is_printable(uint32_t cp); /* str.isprintable(), unassigned code points included: they change with Unicode */
-/* Mappings to one character; letters whose counterpart is several (the German sharp s) stay as they are. */
+/* Mappings to one character; letters whose counterpart is several (the German sharp s) stay as they are: ucase.h. */
 uint32_t uchar_upper(uint32_t cp);
 uint32_t uchar_lower(uint32_t cp);
-bool uchar_is_cased(uint32_t cp); /* has a counterpart of the other case, or is the sharp s */
 #endif

@@ -2,6 +2,8 @@
 #include "engine/text/value.h"
 
 #include <math.h>
+#include <stdatomic.h>
+#include <sys/random.h>
 
 enum { INDEX_FROM = 16 }; /* entries; below, comparing keys one by one is as fast as hashing */
 
@@ -54,6 +56,44 @@ value_dict *value_dict_new(arena *mem, size_t cap) {
     return d;
 }
 
+/* Keys come from requests. Whoever can make a million of them fall on one place stops the server, so the hash is keyed
+ * with a secret of the process: SipHash-1-3 (Aumasson, Bernstein: SipHash, a fast short-input PRF). */
+static uint64_t secret(void) {
+    static _Atomic uint64_t kept;
+    uint64_t s = atomic_load(&kept), none = 0;
+    if (s) return s;
+    if (getrandom(&s, sizeof s, 0) != sizeof s || !s) s = (uint64_t)(uintptr_t)&kept | 1; /* where the loader put it */
+    return atomic_compare_exchange_strong(&kept, &none, s) ? s : none;
+}
+
+static uint64_t rotate(uint64_t x, int by) { return x << by | x >> (64 - by); }
+
+static void sip_round(uint64_t v[4]) {
+    v[0] += v[1], v[2] += v[3];
+    v[1] = rotate(v[1], 13) ^ v[0], v[3] = rotate(v[3], 16) ^ v[2];
+    v[0] = rotate(v[0], 32);
+    v[2] += v[1], v[0] += v[3];
+    v[1] = rotate(v[1], 17) ^ v[2], v[3] = rotate(v[3], 21) ^ v[0];
+    v[2] = rotate(v[2], 32);
+}
+
+static uint64_t sip_hash(uint64_t key, str s) {
+    uint64_t v[4] = { key ^ 0x736F6D6570736575u, ~key ^ 0x646F72616E646F6Du, key ^ 0x6C7967656E657261u,
+                      ~key ^ 0x7465646279746573u };
+    for (size_t at = 0;; at += 8) {
+        size_t n = s.n - at < 8 ? s.n - at : 8;
+        uint64_t word = n < 8 ? (uint64_t)s.n << 56 : 0;
+        if (n) memcpy(&word, s.p + at, n);
+        v[3] ^= word;
+        sip_round(v);
+        v[0] ^= word;
+        if (n < 8) break;
+    }
+    v[2] ^= 0xFF;
+    for (int i = 0; i < 3; i++) sip_round(v);
+    return v[0] ^ v[1] ^ v[2] ^ v[3];
+}
+
 /* Keys that are equal must hash alike: 1, 1.0 and true are one key, so numbers hash by their double. */
 static size_t hash_key(value k) {
     double f;
@@ -66,9 +106,7 @@ static size_t hash_key(value k) {
         memcpy(bytes, &f, sizeof f);
         s = (str){ (const char *)bytes, sizeof f };
     }
-    uint64_t h = 14695981039346656037u; /* FNV-1a */
-    for (size_t i = 0; i < s.n; i++) h = (h ^ (unsigned char)s.p[i]) * 1099511628211u;
-    return (size_t)(h ^ h >> 32);
+    return (size_t)sip_hash(secret(), s);
 }
 
 static bool same_key(value a, value b) {

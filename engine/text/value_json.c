@@ -52,7 +52,10 @@ status value_from_json(arena *mem, value *out, const json_t *j, err *e) { return
 void value_respell(value *v, value source) {
     value_work w = { .left = 4 };
     if (value_is_number(*v) && value_equal(*v, source, &w)) {
-        if (v->kind == source.kind && v->kind != VALUE_BOOL) v->spelling = source.spelling;
+        if (source.kind == VALUE_BIG)
+            *v = source;
+        else if (v->kind == source.kind && v->kind != VALUE_BOOL)
+            v->spelling = source.spelling;
     } else if (v->kind == VALUE_LIST && source.kind == VALUE_LIST) {
         for (size_t i = 0; i < v->list->n && i < source.list->n; i++)
             value_respell(&v->list->items[i], source.list->items[i]);

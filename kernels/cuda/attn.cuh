@@ -28,9 +28,9 @@
 #include "kernels/fmath.h"
 
 constexpr int UNIT = 64, ATTN_WARPS = 8, ATTN_THREADS = ATTN_WARPS * WARP;
-constexpr int ATTN_ROWS = NODES_MAX; /* rows of a launch */
-constexpr int RUNS_MAX = 16;         /* of a row */
-constexpr int TILE = 16;             /* queries */
+constexpr int ATTN_ROWS = NODES_MAX;               /* rows of a launch */
+constexpr int RUNS_MAX = 16;                       /* of a row */
+constexpr int TILE = 16;                           /* queries */
 constexpr int WEIGHT_BYTES = 16 * WARP * UNIT / 8; /* of a tile and unit, as operands */
 
 /* Units a run for a row at position p: the smallest power of two that gives at most RUNS_MAX runs; with a window the
@@ -61,7 +61,7 @@ typedef struct attn_row {
 
 typedef struct attn_group {
     const row_set *rows;
-    int32_t base, from, n;              /* rows from .. from + n - 1 */
+    int32_t base, from, n; /* rows from .. from + n - 1 */
     int32_t first_min, first_max, last_min, last_max;
     int32_t run;  /* the longest of its rows: the block's lane is dealt spans of so many units */
     int32_t g;    /* kv head */
@@ -75,21 +75,20 @@ template <int SIZE_, int BYTES_, int PARTS_, bool FRESH_> struct attn_plan {
     static const int SIZE = SIZE_, BYTES = BYTES_, PARTS = PARTS_;
     static const bool FRESH = FRESH_;
     static const int TILES = ATTN_WARPS / PARTS, QUERIES = TILE * TILES;
-    static const int KEYS = UNIT / 8 / PARTS;     /* a part's columns of eight keys */
-    static const int COLUMNS = SIZE / 8 / PARTS;  /* and of eight elements */
+    static const int KEYS = UNIT / 8 / PARTS;           /* a part's columns of eight keys */
+    static const int COLUMNS = SIZE / 8 / PARTS;        /* and of eight elements */
     static const int PIECE = COLUMNS < 8 ? COLUMNS : 8; /* elements of V that a lane loads together */
-    static const int STRIDE = SIZE * BYTES + 16;  /* bytes of a row of keys in shared memory */
+    static const int STRIDE = SIZE * BYTES + 16;        /* bytes of a row of keys in shared memory */
     static const int Q_STRIDE = SIZE * (int)sizeof(bf16) + 16;
     /* Registers are scarce: loads are kept from moving far up, by a meeting of the warp. */
     static const bool TIGHT = SIZE == 128 && PARTS == 1;
     static const int PARTIAL = SIZE + 4; /* floats: maximum, sum, two unused, values */
-    static const int K_BYTES = UNIT * STRIDE > (PARTS > 1 ? TILES * WEIGHT_BYTES : 0) ? UNIT * STRIDE : TILES * WEIGHT_BYTES;
+    static const int K_BYTES = UNIT * STRIDE > (PARTS > 1 ? TILES * WEIGHT_BYTES : 0) ? UNIT *STRIDE
+                                                                                      : TILES *WEIGHT_BYTES;
 };
 
 /* K and V of one unit. When its keys have been used, k takes the weights that the parts of a tile exchange. */
-template <class P> struct attn_stage {
-    char k[P::K_BYTES], v[UNIT * P::STRIDE];
-};
+template <class P> struct attn_stage { char k[P::K_BYTES], v[UNIT * P::STRIDE]; };
 
 template <class P> struct attn_shared {
     attn_stage<P> even;
@@ -97,7 +96,8 @@ template <class P> struct attn_shared {
         attn_stage<P> odd;
         char q[P::QUERIES * P::Q_STRIDE]; /* until every warp has taken its queries */
     };
-    char fresh_k[(P::FRESH ? NODES_MAX : 1) * P::STRIDE], fresh_v[(P::FRESH ? NODES_MAX : 1) * P::STRIDE]; /* rows of the call, as they are stored */
+    char fresh_k[(P::FRESH ? NODES_MAX : 1) * P::STRIDE],
+        fresh_v[(P::FRESH ? NODES_MAX : 1) * P::STRIDE]; /* rows of the call, as they are stored */
     char zero[P::STRIDE];
     float high[P::TILES][P::PARTS][TILE];
     attn_group group;
@@ -211,8 +211,8 @@ template <class P> __device__ __forceinline__ void attn_put(char *to, dtype type
 /* Vectors of the block: its queries, then with `fresh` K and V of every row of the call, which go to the store too when
  * the block is the one that writes. */
 template <class P>
-__device__ __forceinline__ void attn_prepare(const attention_args &k, const attn_group &t, attn_shared<P> *sh, bool fresh,
-                                             bool write) {
+__device__ __forceinline__ void attn_prepare(const attention_args &k, const attn_group &t, attn_shared<P> *sh,
+                                             bool fresh, bool write) {
     const qkv_store_args &s = k.s;
     const int32_t share = s.heads / s.kv.heads, queries = t.n * share, rows = fresh ? t.rows->n : 0;
     const dtype type = P::BYTES == 1 ? DT_E4M3 : DT_BF16;
@@ -277,11 +277,11 @@ __device__ __forceinline__ void attn_queries(const attention_args &k, const attn
 /* Lane 4g + q has the queries g and g + 8 of the tile: halves 0 and 1. */
 template <class P> struct attn_state {
     uint32_t q[P::SIZE / 16][4];
-    float high[2];               /* maximum so far in the run */
-    float sum[4];                /* a column of ones behind V: sum[0] and sum[2] count */
-    float value[P::COLUMNS][4];  /* not yet divided by the sum */
-    int32_t row[2];              /* of the group; -1: no query */
-    int32_t row_from, row_to;    /* rows of the tile */
+    float high[2];              /* maximum so far in the run */
+    float sum[4];               /* a column of ones behind V: sum[0] and sum[2] count */
+    float value[P::COLUMNS][4]; /* not yet divided by the sum */
+    int32_t row[2];             /* of the group; -1: no query */
+    int32_t row_from, row_to;   /* rows of the tile */
 };
 
 template <class P> __device__ __forceinline__ int attn_tile() { return warp_id() / P::PARTS; }
@@ -373,8 +373,8 @@ template <int N, int BYTES> __device__ __forceinline__ void attn_load(const char
 
 /* Scores of the part's keys, not scaled. TURNS: the tile's rows one after the other. */
 template <class P, bool TURNS>
-__device__ __forceinline__ void attn_scores(const attn_state<P> &st, const attn_shared<P> *sh, attn_source s, int32_t start,
-                                            float score[P::KEYS][4]) {
+__device__ __forceinline__ void attn_scores(const attn_state<P> &st, const attn_shared<P> *sh, attn_source s,
+                                            int32_t start, float score[P::KEYS][4]) {
     int32_t g = lane_id() / 4, q = lane_id() % 4;
     for (int32_t r = st.row_from; r <= (TURNS ? st.row_to : st.row_from); r++) {
         if (TURNS) s.r = r, s.first = sh->see[r].first, s.last = sh->see[r].last;
@@ -436,7 +436,10 @@ template <class P> __device__ __forceinline__ int attn_element(int part, int c, 
 template <class P, bool TURNS>
 __device__ __forceinline__ void attn_values(attn_state<P> *st, const attn_shared<P> *sh, attn_source s, int32_t start,
                                             const attn_weight own[P::KEYS], const char *shared) {
-    const int WIDE = !TURNS ? P::PIECE : P::TIGHT && !P::FRESH ? 2 : P::PIECE == 8 ? 4 : P::PIECE; /* turns need registers twice */
+    const int WIDE = !TURNS                  ? P::PIECE
+                     : P::TIGHT && !P::FRESH ? 2
+                     : P::PIECE == 8         ? 4
+                                             : P::PIECE; /* turns need registers twice */
     int32_t g = lane_id() / 4, q = lane_id() % 4;
     for (int32_t r = st->row_from; r <= (TURNS ? st->row_to : st->row_from); r++) {
         if (TURNS) s.r = r, s.first = sh->see[r].first, s.last = sh->see[r].last;
@@ -483,8 +486,8 @@ __device__ __forceinline__ void attn_values(attn_state<P> *st, const attn_shared
 
 /* Hidden positions to -inf, the others times the scale. */
 template <class P, bool TURNS>
-__device__ __forceinline__ void attn_scale(const attn_state<P> &st, const attn_shared<P> *sh, float scale, int32_t start,
-                                           float score[P::KEYS][4]) {
+__device__ __forceinline__ void attn_scale(const attn_state<P> &st, const attn_shared<P> *sh, float scale,
+                                           int32_t start, float score[P::KEYS][4]) {
     int32_t first[2] = {}, last[2] = { -1, -1 }; /* nothing, without a query */
     UNROLL
     for (int h = 0; TURNS && h < 2; h++)
@@ -544,7 +547,9 @@ __device__ __forceinline__ void attn_unit(const attention_args &k, const attn_gr
         attn_high<P>(score, high);
     }
     if constexpr (P::PARTS > 1) {
-        if (busy && lane_id() % 4 == 0) sh->high[attn_tile<P>()][attn_part<P>()][g] = high[0], sh->high[attn_tile<P>()][attn_part<P>()][g + 8] = high[1];
+        if (busy && lane_id() % 4 == 0)
+            sh->high[attn_tile<P>()][attn_part<P>()][g] = high[0],
+            sh->high[attn_tile<P>()][attn_part<P>()][g + 8] = high[1];
         block_sync();
         UNROLL
         for (int i = 0; i < P::PARTS && busy; i++) {
@@ -581,7 +586,8 @@ __device__ __forceinline__ void attn_unit(const attention_args &k, const attn_gr
 /* --- partial results --- */
 
 template <class P>
-__device__ __forceinline__ float *attn_partial(const attention_args &k, const attn_group &t, int32_t query, int32_t run) {
+__device__ __forceinline__ float *attn_partial(const attention_args &k, const attn_group &t, int32_t query,
+                                               int32_t run) {
     int32_t share = k.a.heads / k.a.past.heads;
     int64_t row = (int64_t)t.g * k.rows + (t.from - k.from_row) + query / share;
     return k.partial + ((row * RUNS_MAX + run) * share + query % share) * P::PARTIAL;
@@ -725,6 +731,7 @@ template <class P> __global__ void __launch_bounds__(ATTN_THREADS, 1) attention_
             other = swap;
         }
     }
-    if (last_block(&k.counters[t.g * k.groups + (int32_t)blockIdx.x % k.groups], k.lanes, &sh->flag)) attn_join<P>(k, t);
+    if (last_block(&k.counters[t.g * k.groups + (int32_t)blockIdx.x % k.groups], k.lanes, &sh->flag))
+        attn_join<P>(k, t);
 }
 #endif

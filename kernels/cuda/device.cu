@@ -1,4 +1,5 @@
 #include "kernels/cuda/device_int.h"
+#include "kernels/cuda/fast.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -21,8 +22,8 @@ bool device_check(device *d, cudaError_t rc, const char *doing) {
 
 status device_status(const device *d, err *e) {
     if (d->broken == cudaSuccess) return OK;
-    return err_set(e, ERR_DEVICE, "%s failed while %s: %s (%s)", d->info.name, d->doing,
-                   cudaGetErrorString(d->broken), cudaGetErrorName(d->broken));
+    return err_set(e, ERR_DEVICE, "%s failed while %s: %s (%s)", d->info.name, d->doing, cudaGetErrorString(d->broken),
+                   cudaGetErrorName(d->broken));
 }
 
 /* --- what there is --- */
@@ -37,10 +38,27 @@ static status count_devices(int *n, err *e) {
                        "--backend cpu",
                        runtime / 1000, runtime / 10 % 100);
     if (rc == cudaErrorNoDevice || (rc == cudaSuccess && *n == 0))
-        return err_set(e, ERR_DEVICE, "no NVIDIA GPU was found: is one visible to this process? Run with --backend cpu");
+        return err_set(e, ERR_DEVICE,
+                       "no NVIDIA GPU was found: is one visible to this process? Run with --backend cpu");
     if (rc != cudaSuccess) return device_error(rc, "looking for NVIDIA GPUs", e);
     return OK;
 }
+
+/* Whether the current device can run what this program was compiled for. */
+#ifdef SKIFF_SIMT
+enum { SIMULATED = 1 };
+static bool kernels_fit(void) { return true; }
+#else
+enum { SIMULATED = 0 };
+static __global__ void probe_kernel(void) {}
+
+static bool kernels_fit(void) {
+    cudaFuncAttributes a;
+    bool fit = cudaFuncGetAttributes(&a, (const void *)probe_kernel) == cudaSuccess;
+    if (!fit) cudaGetLastError();
+    return fit;
+}
+#endif
 
 static status read_info(int index, device_info *out, err *e) {
     cudaDeviceProp p;
@@ -52,6 +70,7 @@ static status read_info(int index, device_info *out, err *e) {
     i.processors = p.multiProcessorCount;
     i.memory = (int64_t)p.totalGlobalMem;
     i.overlap = p.major >= 9;
+    i.simulated = SIMULATED;
     cudaDriverGetVersion(&i.driver);
     cudaRuntimeGetVersion(&i.runtime);
     *out = i;
@@ -69,7 +88,7 @@ status device_list(device_info *out, int32_t max, int32_t *n, err *e) {
     *n = 0;
     for (int i = 0; i < found && i < max; i++) {
         TRY(read_info(i, &out[i], e));
-        if (cudaSetDevice(i) == cudaSuccess) out[i].free = free_bytes();
+        if (cudaSetDevice(i) == cudaSuccess) out[i].free = free_bytes(), out[i].fits = kernels_fit();
         ++*n;
     }
     return OK;
@@ -110,13 +129,20 @@ status device_open(device **out, int32_t index, err *e) {
     device_info info;
     TRY(count_devices(&found, e));
     if (index < 0 || index >= found)
-        return err_set(e, ERR_USAGE, "device %d: there %s %d, numbered from 0", index, found == 1 ? "is" : "are", found);
+        return err_set(e, ERR_USAGE, "device %d: there %s %d, numbered from 0", index, found == 1 ? "is" : "are",
+                       found);
     TRY(read_info(index, &info, e));
     if (info.major < MAJOR_MIN)
         return err_set(e, ERR_DEVICE, "%s has compute capability %d.%d; this program needs %d.0 or later", info.name,
                        info.major, info.minor, (int)MAJOR_MIN);
     cudaError_t rc = cudaSetDevice(index);
     if (rc != cudaSuccess) return device_error(rc, "opening the GPU", e);
+    info.fits = kernels_fit();
+    if (!info.fits)
+        return err_set(e, ERR_DEVICE,
+                       "this program has no kernels for %s with compute capability %d.%d: build it with "
+                       "`make cuda CUDA_ARCH=sm_%d%d`",
+                       info.name, info.major, info.minor, info.major, info.minor);
     device *d = new (std::nothrow) device();
     if (!d) return err_set(e, ERR_MEMORY, "no memory for a device");
     d->index = index, d->info = info;
@@ -139,6 +165,7 @@ void device_close(device *d) {
         cudaFree(d->stage[i].raw);
         if (d->stage[i].ready) cudaEventDestroy(d->stage[i].ready);
     }
+    fast_close(d->fast);
     cudaFree(d->weights);
     cudaFree(d->flags);
     cudaFree(d->work.counters);

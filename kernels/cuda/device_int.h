@@ -27,15 +27,21 @@ struct device {
     int32_t *flags; /* [2] on the device: what packing found */
 
     cuda_work work;
+    fast_products *fast;        /* NULL: not opened; work.fast is this while it is on */
     char *retired[RETIRED_MAX]; /* scratch that was too small for later steps; graphs still name it */
     int32_t n_retired;
     step_params *at, *host; /* of the step that is being recorded or run op by op */
-    bool pending; /* an op that waits for the next one */
+    bool pending;           /* an op that waits for the next one */
     op_id pending_id;
     alignas(16) char pending_args[2048];
 };
 
 /* A failure outside of any status: the device is broken from here on. Returns whether all was well. */
 bool device_check(device *d, cudaError_t rc, const char *doing);
+/* Of the block of device_reserve_weights; a multiple of PUT_ALIGN is taken. */
+size_t device_aligned(size_t bytes);
+char *device_take(device *d, size_t bytes);
+/* Into a stream; nothing waits. */
+cudaError_t device_graph_launch(const device_graph *g, cudaStream_t stream);
 status device_error(cudaError_t rc, const char *doing, err *e);
 #endif

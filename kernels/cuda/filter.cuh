@@ -1,8 +1,8 @@
 /* kernels/cuda/filter.cuh - the rule of kernels/pick_core.h for a sampled row, by one block.
  *
- * top_k and top_p both ask for the shortest prefix, in falling order of y, whose weight reaches a bound; a token weighs 1
- * for the one and exp(y - top) for the other. Weights are integers, 2^-45 being one, so sums have no order, and a token
- * 32 below the top weighs nothing. Tokens are first counted into classes of one width below the top; the class in
+ * top_k and top_p both ask for the shortest prefix, in falling order of y, whose weight reaches a bound; a token weighs
+ * 1 for the one and exp(y - top) for the other. Weights are integers, 2^-45 being one, so sums have no order, and a
+ * token 32 below the top weighs nothing. Tokens are first counted into classes of one width below the top; the class in
  * which the bound is reached is then halved until one value is left, and equal values are halved by id.
  *
  * Deviations from the reference: a weight is rounded to a multiple of 2^-45, where the reference adds FP32 numbers in
@@ -32,7 +32,7 @@ struct filter_shared {
 struct filter_row {
     const float *y; /* [n] */
     int32_t n;
-    int32_t *list; /* room for n */
+    int32_t *list;  /* room for n */
     int32_t listed; /* -1: no list */
     pick_cut cut;
 };
@@ -131,8 +131,10 @@ template <class F> __device__ __forceinline__ uint64_t filter_max(const filter_r
     return block_reduce(best, join_max(), s->stage);
 }
 
-/* The value in the class found at which the sum reaches `need`: the largest for which everything from it on is enough. */
-template <class W> __device__ __forceinline__ uint32_t filter_value(const filter_row *r, filter_shared *s, uint64_t need) {
+/* The value in the class found at which the sum reaches `need`: the largest for which everything from it on is enough.
+ */
+template <class W>
+__device__ __forceinline__ uint32_t filter_value(const filter_row *r, filter_shared *s, uint64_t need) {
     uint32_t high = (uint32_t)filter_max(r, s, [](pick_cand v) { return (uint64_t)order_of(v.y); });
     uint32_t low = ~(uint32_t)filter_max(r, s, [](pick_cand v) { return (uint64_t)~order_of(v.y); });
     while (low < high) {
@@ -151,14 +153,13 @@ __device__ __forceinline__ int32_t filter_id(const filter_row *r, filter_shared 
     uint64_t each = filter_weight<uint64_t>(value_of_order(order), r->cut.top.y);
     uint64_t sum = s->above + filter_sum<uint64_t>(r, s, [=](pick_cand v) { return order_of(v.y) > order; });
     uint64_t wanted = each && need > sum ? (need - sum + each - 1) / each : 1;
-    int32_t low = (int32_t)~filter_max(
-        r, s, [=](pick_cand v) { return order_of(v.y) == order ? (uint64_t)~(uint32_t)v.id : 0; });
-    int32_t high =
-        (int32_t)filter_max(r, s, [=](pick_cand v) { return order_of(v.y) == order ? (uint64_t)v.id : 0; });
+    int32_t low = (int32_t)~filter_max(r, s, [=](pick_cand v) {
+        return order_of(v.y) == order ? (uint64_t) ~(uint32_t)v.id : 0;
+    });
+    int32_t high = (int32_t)filter_max(r, s, [=](pick_cand v) { return order_of(v.y) == order ? (uint64_t)v.id : 0; });
     while (low < high) {
         int32_t middle = low + (high - low) / 2;
-        uint64_t n =
-            filter_sum<int32_t>(r, s, [=](pick_cand v) { return order_of(v.y) == order && v.id <= middle; });
+        uint64_t n = filter_sum<int32_t>(r, s, [=](pick_cand v) { return order_of(v.y) == order && v.id <= middle; });
         if (n >= wanted)
             high = middle;
         else
@@ -223,16 +224,16 @@ __device__ __forceinline__ void noise_try(noise_best *b, const pick_cut *cut, co
 }
 
 /* The largest y + noise of what is left, the smallest id on a tie. All threads get it. */
-__device__ __forceinline__ int32_t noise_choice(const filter_row *r, filter_shared *s, const pick_params *p, int64_t q) {
+__device__ __forceinline__ int32_t noise_choice(const filter_row *r, filter_shared *s, const pick_params *p,
+                                                int64_t q) {
     noise_best b;
     uint32_t word[4] = { 0 };
     int32_t held = -1, all = filter_size(r), each = r->listed < 0 ? 4 : 1;
     noise_take(&b, (double)r->cut.top.y + (double)noise_gumbel(p->seed, q, r->cut.top.id), r->cut.top.id);
     for (int32_t at = each * (int32_t)threadIdx.x; at < all; at += each * SLICE_THREADS)
-        for (int32_t i = at; i < at + each && i < all; i++)
-            noise_try(&b, &r->cut, p, q, filter_at(r, i), word, &held);
+        for (int32_t i = at; i < at + each && i < all; i++) noise_try(&b, &r->cut, p, q, filter_at(r, i), word, &held);
     double best = block_reduce(b.sum, join_max(), s->stage);
-    uint64_t first = block_reduce(b.sum == best ? (uint64_t)~(uint32_t)b.id : 0, join_max(), s->stage);
+    uint64_t first = block_reduce(b.sum == best ? (uint64_t) ~(uint32_t)b.id : 0, join_max(), s->stage);
     return (int32_t) ~(uint32_t)first;
 }
 #endif

@@ -1,5 +1,5 @@
-/* kernels/cuda/head.cuh - one head vector of a row: norm, rotation, and its way into a store. A warp works on one vector;
- * lane i holds the elements i + 32 k. Sums of squares go up over k in a lane, then through warp_sum(). */
+/* kernels/cuda/head.cuh - one head vector of a row: norm, rotation, and its way into a store. A warp works on one
+ * vector; lane i holds the elements i + 32 k. Sums of squares go up over k in a lane, then through warp_sum(). */
 #ifndef KERNELS_CUDA_HEAD_CUH
 #define KERNELS_CUDA_HEAD_CUH
 #include <math.h>
@@ -17,9 +17,7 @@ typedef struct head_in {
     float eps;
 } head_in;
 
-template <int EP> struct head_values {
-    float at[EP / WARP];
-};
+template <int EP> struct head_values { float at[EP / WARP]; };
 
 template <int EP> __device__ __forceinline__ head_values<EP> head_load(const head_in &in) {
     head_values<EP> v;
@@ -68,7 +66,8 @@ __device__ __forceinline__ void kv_put(void *row, dtype type, int32_t e, float v
         ((bf16 *)row)[e] = bf16_of_f32(v);
 }
 
-template <int EP> __device__ __forceinline__ void kv_put_row(void *row, dtype type, int32_t size, const head_values<EP> &v) {
+template <int EP>
+__device__ __forceinline__ void kv_put_row(void *row, dtype type, int32_t size, const head_values<EP> &v) {
     UNROLL
     for (int k = 0; k < EP / WARP; k++) {
         int32_t e = lane_id() + k * WARP;

@@ -75,13 +75,14 @@ typedef struct move_stores {
     kv_store at[MOVE_STORES];
 } move_stores;
 
-/* One row over another, in pieces of 16 bytes where all rows allow it. A thread takes the same bytes of every row, so that it reads its part
- * of a row before it writes over it later, and no thread waits for another: a destination is never above its source,
- * and rows come in ascending order. */
+/* One row over another, in pieces of 16 bytes where all rows allow it. A thread takes the same bytes of every row, so
+ * that it reads its part of a row before it writes over it later, and no thread waits for another: a destination is
+ * never above its source, and rows come in ascending order. */
 __device__ __forceinline__ void move_bytes(void *to, const void *from, int64_t bytes, bool pieces, int64_t at,
                                            int64_t threads) {
     if (pieces) {
-        for (int64_t i = 16 * at; i < bytes; i += 16 * threads) *(uint4 *)((char *)to + i) = load16((const char *)from + i);
+        for (int64_t i = 16 * at; i < bytes; i += 16 * threads)
+            *(uint4 *)((char *)to + i) = load16((const char *)from + i);
     } else {
         for (int64_t i = at; i < bytes; i += threads) ((char *)to)[i] = ((const char *)from)[i];
     }

@@ -18,9 +18,9 @@ constexpr int WARP = 32;
 
 /* The grid of one launch. */
 typedef struct launch_shape {
-    uint32_t x, y;   /* blocks */
+    uint32_t x, y;    /* blocks */
     uint32_t threads; /* of a block, a multiple of WARP */
-    uint32_t shared; /* bytes of a block */
+    uint32_t shared;  /* bytes of a block */
 } launch_shape;
 
 /* Where launches go. overlap: a kernel may start while the one before it still runs; it then waits with grid_wait()
@@ -38,7 +38,8 @@ typedef struct launch_to {
 constexpr uint32_t SHARED_USUAL = 48 * 1024; /* more than this has to be asked for by name */
 
 template <class... P, class... A>
-static void launch_named(const launch_to &to, const launch_shape &g, const char *name, void (*kernel)(P...), A... args) {
+static void launch_named(const launch_to &to, const launch_shape &g, const char *name, void (*kernel)(P...),
+                         A... args) {
     if (g.shared > SHARED_USUAL)
         cudaFuncSetAttribute((const void *)kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)g.shared);
 #ifdef SKIFF_SIMT

@@ -25,11 +25,10 @@ static __global__ void __launch_bounds__(256) norm_rows_kernel(product_rows in, 
     const float *x = (const float *)view_row(&in.x, live_first(&in.live) + i);
     bf16 *to = (bf16 *)view_row(&y, i);
     float scale = warp_norm_scale(x, in.x.cols, in.eps);
-    for (int32_t c = lane_id(); c < in.x.cols; c += WARP)
-        to[c] = bf16_of_f32((x[c] * scale) * f32_of_bf16(in.norm[c]));
+    for (int32_t c = lane_id(); c < in.x.cols; c += WARP) to[c] = bf16_of_f32((x[c] * scale) * f32_of_bf16(in.norm[c]));
 }
 
-static int64_t normed_stride(int32_t k) { return ((int64_t)k * 2 + 63) / 64 * 64; }
+int64_t normed_stride(int32_t k) { return ((int64_t)k * 2 + 63) / 64 * 64; }
 
 size_t normed_bytes(int32_t rows, int32_t k) {
     return rows > PRODUCT_ROWS ? (size_t)rows * (size_t)normed_stride(k) : 0;

@@ -169,7 +169,7 @@ typedef struct glu_job {
 /* The first half of the tiles is of the gate, the second of up, for the same columns. */
 template <int T, int RG, bool NORMED>
 __global__ void __launch_bounds__(PRODUCT_WARPS *WARP, 1) glu_kernel(glu_job job) {
-    product_shared<2 * T> *s = (product_shared<2 * T> *)shared_memory();
+    product_shared<2 *T> *s = (product_shared<2 * T> *)shared_memory();
     int32_t at = (int32_t)blockIdx.x * T;
     tile_at tile[2 * T];
 #pragma unroll

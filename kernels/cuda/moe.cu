@@ -22,8 +22,8 @@ static slab slab_of(const weight *w, int32_t n) {
 void cuda_route(const route_args *a, const cuda_work *w) {
     CHECK(a->w.n <= EXPERTS_MAX && a->id.cols <= CHOSEN_MAX && a->id.cols <= a->w.n && a->norm);
     product_rows in = { a->x, a->norm, a->eps, a->rows };
-    route_job job = { normed_first(in, w), packed_of(&a->w), a->bias, a->softcap, a->normalize, a->id.cols,
-                      a->score,            a->id,            a->share, w->counters };
+    route_job job = { normed_first(in, w), packed_of(&a->w), a->bias, a->softcap, a->normalize,
+                      a->id.cols,          a->score,         a->id,   a->share,   w->counters };
     launch_shape g = { (uint32_t)pack_tiles(a->w.n), 1, PRODUCT_WARPS * WARP, (uint32_t)sizeof(product_shared<1>) };
     if (a->rows.max > PRODUCT_ROWS)
         launch(w->to, g, route_kernel<8, false>, job);

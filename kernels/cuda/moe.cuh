@@ -12,7 +12,7 @@ constexpr int EXPERTS_MAX = 1024, CHOSEN_MAX = 32; /* experts per token */
 constexpr int DOWN_WARPS = 12, SHARED_PARTS = 2;
 
 typedef struct slab {
-    packed first;              /* of expert 0 */
+    packed first;                 /* of expert 0 */
     int64_t stride, scale_stride; /* bytes from expert to expert */
 } slab;
 
@@ -65,8 +65,7 @@ __device__ __forceinline__ void select_row(const route_job &job, int32_t i) {
 }
 
 /* A block has one tile of experts; the block that ends last selects, a warp a row. */
-template <int RG, bool NORMED>
-__global__ void __launch_bounds__(PRODUCT_WARPS *WARP, 1) route_kernel(route_job job) {
+template <int RG, bool NORMED> __global__ void __launch_bounds__(PRODUCT_WARPS *WARP, 1) route_kernel(route_job job) {
     product_shared<1> *s = (product_shared<1> *)shared_memory();
     tile_at tile[1] = { tile_of(job.w, (int32_t)blockIdx.x) };
     prefetch_tile(job.w, tile[0]);
@@ -319,8 +318,7 @@ typedef struct moe_down_shared {
     float d[1]; /* [row][cols + SHARED_PARTS][PACK_ROWS] */
 } moe_down_shared;
 
-template <int RG>
-__global__ void __launch_bounds__(DOWN_WARPS *WARP, 1) moe_down_kernel(moe_down_job job) {
+template <int RG> __global__ void __launch_bounds__(DOWN_WARPS *WARP, 1) moe_down_kernel(moe_down_job job) {
     moe_down_shared *s = (moe_down_shared *)shared_memory();
     int32_t cols = job.id.cols, slots = cols + SHARED_PARTS, tile_number = (int32_t)blockIdx.x;
     grid_release();

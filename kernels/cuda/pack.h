@@ -28,7 +28,9 @@ HD static inline int64_t pack_tile_bytes(int32_t k, dtype type) {
 }
 HD static inline int64_t pack_tile_scales(int32_t k) { return (int64_t)pack_blocks(k) * PACK_SCALES; }
 /* Bytes of the whole matrix, and of its scales (0 for BF16). */
-HD static inline int64_t pack_bytes(int32_t n, int32_t k, dtype type) { return pack_tiles(n) * pack_tile_bytes(k, type); }
+HD static inline int64_t pack_bytes(int32_t n, int32_t k, dtype type) {
+    return pack_tiles(n) * pack_tile_bytes(k, type);
+}
 HD static inline int64_t pack_scale_bytes(int32_t n, int32_t k, dtype type) {
     return type == DT_MXFP4 ? pack_tiles(n) * pack_tile_scales(k) : 0;
 }

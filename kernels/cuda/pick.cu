@@ -9,7 +9,9 @@ static size_t part_bytes(int32_t rows, int32_t vocab) {
 
 static size_t row_bytes(int32_t rows, int32_t vocab) { return up64((size_t)rows * (size_t)vocab * sizeof(float)); }
 
-static int32_t pick_most(const pick_args *a) { return a->logits.rows < NODES_MAX ? a->logits.rows : (int32_t)NODES_MAX; }
+static int32_t pick_most(const pick_args *a) {
+    return a->logits.rows < NODES_MAX ? a->logits.rows : (int32_t)NODES_MAX;
+}
 
 size_t cuda_scratch_topk(const topk_args *a) { return part_bytes(a->rows.max, a->logits.cols); }
 

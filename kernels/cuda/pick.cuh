@@ -61,7 +61,8 @@ struct pick_shared {
 
 /* A row that chooses, and what the block knows of it. */
 struct pick_job {
-    const float *z; /* [n] */
+    const float *z;       /* [n] */
+    const uint32_t *mask; /* NULL: none */
     int32_t n, row, n_path;
     int64_t q;
     bool penalties, masked, greedy;
@@ -73,6 +74,7 @@ __device__ __forceinline__ pick_job pick_job_of(const pick_args &a, int32_t i) {
     const step_in *in = &a.p->in;
     pick_job j;
     j.z = (const float *)view_row(&a.logits, i);
+    j.mask = pick_mask(&a, i);
     j.n = a.logits.cols;
     j.row = st->head_first + i;
     j.q = (int64_t)st->rows.pos[j.row] + 1;
@@ -126,7 +128,7 @@ __device__ __forceinline__ const float *adjust_slice(const pick_job *j, const pi
                                                      int32_t *path, float *copy) {
     const pick_lists *l = a.lists;
     const float *z = j->z + from;
-    if (!j->penalties && !j->masked && l->n_bias <= 0) return z;
+    if (!j->penalties && !j->masked && !j->mask && l->n_bias <= 0) return z;
     int32_t me = (int32_t)threadIdx.x;
     if (me < j->n_path) path[me] = pick_path_token(&a.p->st, j->row, me);
     for (int32_t v = me; v < n; v += SLICE_THREADS) copy[v] = z[v];
@@ -135,6 +137,9 @@ __device__ __forceinline__ const float *adjust_slice(const pick_job *j, const pi
     bias_slice(l, from, n, copy);
     for (int32_t i = me; j->masked && i < l->n_end; i += SLICE_THREADS)
         if ((uint32_t)(l->end[i] - from) < (uint32_t)n) copy[l->end[i] - from] = -INFINITY;
+    block_sync();
+    for (int32_t v = me; j->mask && v < n; v += SLICE_THREADS)
+        if (!pick_allows(j->mask, from + v)) copy[v] = -INFINITY;
     block_sync();
     return copy;
 }
@@ -167,7 +172,8 @@ __device__ __forceinline__ void pick_slice(const pick_job *j, const pick_args &a
 __device__ __forceinline__ int32_t pick_choice(const pick_job *j, const pick_params *p, pick_shared *s,
                                                const slice_part *part, int32_t slices, float *y, int32_t *list) {
     uint64_t best = 0;
-    for (int32_t i = (int32_t)threadIdx.x; i < slices; i += SLICE_THREADS) best = part[i].best > best ? part[i].best : best;
+    for (int32_t i = (int32_t)threadIdx.x; i < slices; i += SLICE_THREADS)
+        best = part[i].best > best ? part[i].best : best;
     best = block_reduce(best, join_max(), s->s.stage);
     float top = key_value(best);
     int32_t id = top > -INFINITY ? key_id(best) : 0;

@@ -3,7 +3,8 @@
  * Weights take the 16-side of the tensor-core instruction, rows the 8-side, so columns of a tile do not influence each
  * other: one row and thirty-two rows run the same sequence for each row. The order of additions of an output element is
  * fixed by the length k alone:
- *   1. The blocks of 64 columns are shared out among `parts` warps, part p gets blocks [p B / parts, (p + 1) B / parts).
+ *   1. The blocks of 64 columns are shared out among `parts` warps, part p gets blocks [p B / parts, (p + 1) B /
+ * parts).
  *   2. A warp adds its blocks in rising order, four instructions each.
  *   3. The parts are added in rising order, in FP32.
  * How many tiles a warp has in hand (TM) and how many groups of 8 rows (RG) changes no bit. */
@@ -100,8 +101,8 @@ template <> struct piece<false> {
     }
 };
 
-/* E2M1 at the top of each half of a word, as BF16 times 2^-126: the exponent's two bits and the mantissa's one go to the
- * lowest places of their fields, so a code without an exponent is a subnormal number, and stays exact. */
+/* E2M1 at the top of each half of a word, as BF16 times 2^-126: the exponent's two bits and the mantissa's one go to
+ * the lowest places of their fields, so a code without an exponent is a subnormal number, and stays exact. */
 __device__ __forceinline__ uint32_t mxfp4_spread(uint32_t t) { return (t & 0x80008000u) | (t >> 6 & 0x01C001C0u); }
 /* 2^(byte - 127 + 126) in both halves. */
 __device__ __forceinline__ uint32_t mxfp4_factor(uint32_t byte) { return ((byte + 126) << 7) * 0x00010001u; }

@@ -1,6 +1,6 @@
-/* kernels/cuda/rows.cuh - the ops that take rows one by one: embedding, angles, norm, taps. Every row of the grid's y is
- * one live row; rows beyond the live ones leave at once. Rows may lie anywhere: four elements at a time are loaded and
- * stored where addresses allow, and no bit depends on it. */
+/* kernels/cuda/rows.cuh - the ops that take rows one by one: embedding, angles, norm, taps. Every row of the grid's y
+ * is one live row; rows beyond the live ones leave at once. Rows may lie anywhere: four elements at a time are loaded
+ * and stored where addresses allow, and no bit depends on it. */
 #ifndef KERNELS_CUDA_ROWS_CUH
 #define KERNELS_CUDA_ROWS_CUH
 #include "kernels/cuda/norm.cuh"

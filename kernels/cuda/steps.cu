@@ -1,5 +1,6 @@
 /* Ops on their way to the stream, and steps as captured graphs. */
 #include "kernels/cuda/device_int.h"
+#include "kernels/cuda/fast.h"
 #include "kernels/cuda/launchers.h"
 #include "kernels/cuda/launchers_attn.h"
 #include "kernels/dispatch.h"
@@ -20,12 +21,17 @@ static bool belongs(op_id first, const void *a, op_id second, const void *b) {
     if (first == OP_QKV_STORE) return second == OP_ATTN;
     if (second != OP_TAP) return false;
     const view *x = &((const tap_args *)b)->x;
-    return first == OP_LINEAR ? same_rows(&((const linear_args *)a)->y, x) : same_rows(&((const moe_down_args *)a)->x, x);
+    return first == OP_LINEAR ? same_rows(&((const linear_args *)a)->y, x)
+                              : same_rows(&((const moe_down_args *)a)->x, x);
 }
+
+static bool is_fast(const cuda_work *w, op_id id, const void *a) { return w->fast && fast_takes(id, a); }
 
 static void launch_both(const cuda_work *w, op_id first, const void *a, const void *b) {
     if (first == OP_QKV_STORE)
         cuda_attention((const qkv_store_args *)a, (const attn_args *)b, w);
+    else if (is_fast(w, first, a))
+        fast_put(first, a, w), cuda_tap((const tap_args *)b, w);
     else if (first == OP_LINEAR)
         cuda_linear((const linear_args *)a, (const tap_args *)b, w);
     else
@@ -33,6 +39,10 @@ static void launch_both(const cuda_work *w, op_id first, const void *a, const vo
 }
 
 static void launch_one(const cuda_work *w, op_id id, const void *a) {
+    if (is_fast(w, id, a)) {
+        fast_put(id, a, w);
+        return;
+    }
     switch (id) {
     case OP_BEGIN: cuda_begin((const begin_args *)a, w); return;
     case OP_EMBED: cuda_embed((const embed_args *)a, w); return;
@@ -83,7 +93,8 @@ void device_flush(device *d) {
     launch_one(&d->work, d->pending_id, d->pending_args);
 }
 
-size_t device_op_scratch(op_id id, const void *args) {
+size_t device_op_scratch(device *d, op_id id, const void *args) {
+    if (is_fast(&d->work, id, args)) return fast_prepare(d->work.fast, id, args);
     switch (id) {
     case OP_LINEAR: return cuda_scratch_linear((const linear_args *)args);
     case OP_GLU: return cuda_scratch_glu((const glu_args *)args);
@@ -98,6 +109,21 @@ size_t device_op_scratch(op_id id, const void *args) {
 }
 
 bool device_supports_heads(int32_t size, int32_t share) { return cuda_attention_supports(size, share); }
+
+/* --- fast products --- */
+
+status device_open_fast(device *d, err *e) { return d->fast ? OK : fast_open(&d->fast, e); }
+
+bool device_has_fast(const device *d) { return d->fast != nullptr; }
+
+void device_set_fast(device *d, bool on) {
+    CHECK(d->fast || !on);
+    device_flush(d);
+    d->work.fast = on ? d->fast : nullptr;
+}
+
+/* What fast products could not do; OK where there are none. */
+static status fast_failure(const device *d, err *e) { return d->work.fast ? fast_status(d->work.fast, e) : OK; }
 
 status device_reserve_scratch(device *d, size_t bytes, err *e) {
     if (bytes <= d->work.scratch_bytes) return OK;
@@ -140,11 +166,13 @@ void device_end_eager(device *d) {
     device_flush(d);
     if (d->broken == cudaSuccess) cuda_publish(d->at, &d->work);
     device_check(d, cudaGetLastError(), "launching a step");
+    if (fast_failure(d, nullptr) != OK) device_check(d, cudaErrorUnknown, "multiplying with cuBLASLt");
     device_wait(d);
 }
 
 status device_capture(device *d, step_params *at, step_params *host, err *e) {
     TRY(device_status(d, e));
+    TRY(fast_failure(d, e));
     d->work.host_out = record_of(d, host);
     d->at = at, d->host = host;
     cudaError_t rc = cudaStreamSynchronize(d->stream);
@@ -174,9 +202,12 @@ status device_end_capture(device *d, device_graph **out, err *e) {
     if (rc == cudaSuccess) rc = count_launches(graph, &g->launches);
     if (rc == cudaSuccess) rc = cudaGraphInstantiate(&g->exec, graph, 0);
     if (graph) cudaGraphDestroy(graph);
-    if (rc != cudaSuccess) {
+    status s = fast_failure(d, e);
+    if (s == OK && rc != cudaSuccess) s = device_error(rc, "recording a step", e);
+    if (s != OK) {
+        if (g->exec) cudaGraphExecDestroy(g->exec);
         delete g;
-        return device_error(rc, "recording a step", e);
+        return s;
     }
     *out = g;
     return OK;
@@ -189,14 +220,19 @@ void device_free_graph(device_graph *g) {
     delete g;
 }
 
+cudaError_t device_graph_launch(const device_graph *g, cudaStream_t stream) { return cudaGraphLaunch(g->exec, stream); }
+
 int32_t device_graph_launches(const device_graph *g) { return g->launches; }
 
 enum { POLLS = 4096 }; /* looks at the record between two questions whether the stream is still well */
 
 /* The kernel that publishes stores seq last, so the record is whole when it is there. */
-void device_replay(device *d, const device_graph *g) {
-    if (!device_check(d, d->broken == cudaSuccess ? cudaGraphLaunch(g->exec, d->stream) : d->broken, "starting a step"))
-        return;
+void device_start(device *d, const device_graph *g) {
+    if (d->broken == cudaSuccess) device_check(d, cudaGraphLaunch(g->exec, d->stream), "starting a step");
+}
+
+void device_finish(device *d, const device_graph *g) {
+    if (d->broken != cudaSuccess) return;
     const uint32_t *seq = &g->host->out.seq, want = g->host->in.seq;
     for (uint32_t polls = 1; __atomic_load_n(seq, __ATOMIC_ACQUIRE) != want; polls++) {
         __builtin_ia32_pause();

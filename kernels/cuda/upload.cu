@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-static size_t aligned(size_t bytes) { return (bytes + PUT_ALIGN - 1) / PUT_ALIGN * PUT_ALIGN; }
+size_t device_aligned(size_t bytes) { return (bytes + PUT_ALIGN - 1) / PUT_ALIGN * PUT_ALIGN; }
 
 status device_reserve_weights(device *d, size_t bytes, err *e) {
     CHECK(!d->weights);
@@ -13,15 +13,16 @@ status device_reserve_weights(device *d, size_t bytes, err *e) {
     return OK;
 }
 
-static char *take(device *d, size_t bytes) {
+char *device_take(device *d, size_t bytes) {
     char *p = d->weights + d->weights_used;
-    d->weights_used += aligned(bytes);
+    d->weights_used += device_aligned(bytes);
     CHECK(d->weights_used <= d->weights_bytes);
     return p;
 }
 
 size_t device_matrix_bytes(const weight *w) {
-    return aligned((size_t)pack_bytes(w->n, w->k, w->type)) + aligned((size_t)pack_scale_bytes(w->n, w->k, w->type));
+    return device_aligned((size_t)pack_bytes(w->n, w->k, w->type)) +
+           device_aligned((size_t)pack_scale_bytes(w->n, w->k, w->type));
 }
 
 /* --- staging --- */
@@ -38,7 +39,7 @@ static status next_stage(device *d, staging **out, err *e) {
 status device_put_bytes(device *d, const void **p, size_t bytes, err *e) {
     const char *from = (const char *)*p;
     if (!from) return OK;
-    char *to = take(d, bytes);
+    char *to = device_take(d, bytes);
     for (size_t at = 0; at < bytes; at += STAGE_BYTES) {
         size_t here = bytes - at < STAGE_BYTES ? bytes - at : STAGE_BYTES;
         staging *s = nullptr;
@@ -105,10 +106,11 @@ static status compare_chunk(device *d, const chunk *c, err *e) {
     if (rc != cudaSuccess) return device_error(rc, "reading weights back", e);
     if (memcmp(s->host, (const char *)w->data + (size_t)c->from * row_bytes(w), rows) != 0 ||
         (scales && memcmp(s->host + rows, w->scale + (size_t)c->from * row_scales(w), scales) != 0))
-        return err_set(e, ERR_DEVICE,
-                       "a weight matrix of %d x %d came back from the GPU changed (rows %d to %d): its memory or the bus "
-                       "cannot be trusted",
-                       w->n, w->k, c->from, c->from + c->rows - 1);
+        return err_set(
+            e, ERR_DEVICE,
+            "a weight matrix of %d x %d came back from the GPU changed (rows %d to %d): its memory or the bus "
+            "cannot be trusted",
+            w->n, w->k, c->from, c->from + c->rows - 1);
     return OK;
 }
 
@@ -138,14 +140,16 @@ static status check_flags(device *d, err *e) {
 
 status device_put_matrices(device *d, weight *w, int32_t n, bool verify, err *e) {
     if (n == 0 || w[0].n == 0) return OK;
-    size_t bytes = aligned((size_t)pack_bytes(w[0].n, w[0].k, w[0].type));
-    size_t scale_bytes = aligned((size_t)pack_scale_bytes(w[0].n, w[0].k, w[0].type));
-    char *data = take(d, bytes * (size_t)n), *scale = scale_bytes ? take(d, scale_bytes * (size_t)n) : nullptr;
+    size_t bytes = device_aligned((size_t)pack_bytes(w[0].n, w[0].k, w[0].type));
+    size_t scale_bytes = device_aligned((size_t)pack_scale_bytes(w[0].n, w[0].k, w[0].type));
+    char *data = device_take(d, bytes * (size_t)n),
+         *scale = scale_bytes ? device_take(d, scale_bytes * (size_t)n) : nullptr;
     for (int32_t i = 0; i < n; i++) {
         if (w[i].n != w[0].n || w[i].k != w[0].k || w[i].type != w[0].type)
-            return err_set(e, ERR_MODEL,
-                           "experts of one layer differ in shape or type, which the CUDA backend does not take: run with "
-                           "--backend cpu");
+            return err_set(
+                e, ERR_MODEL,
+                "experts of one layer differ in shape or type, which the CUDA backend does not take: run with "
+                "--backend cpu");
         char *to = data + bytes * (size_t)i, *scales = scale ? scale + scale_bytes * (size_t)i : nullptr;
         TRY(put_matrix(d, &w[i], to, scales, verify, e));
         w[i].data = to, w[i].scale = (const uint8_t *)scales;

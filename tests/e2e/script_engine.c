@@ -4,6 +4,7 @@
 #include "engine/base/log.h"
 #include "engine/base/mem.h"
 #include "engine/base/thread.h"
+#include "engine/core/constraint.h"
 #include "engine/core/mailbox.h"
 #include "engine/core/reply.h"
 #include "engine/load/source.h"
@@ -19,6 +20,7 @@ struct engine {
     script_options opt;
     source *src;
     text_model *text;
+    token_trie *trie; /* made for the first answer that must have a form */
     engine_facts facts;
     thread *thread;
     mailbox *box;
@@ -92,8 +94,9 @@ typedef struct run {
     const taken_request *tr;
     script s;
     reply *reply;
-    reply_text text; /* of the open round */
-    buf logprobs;    /* token_logprobs of its tokens */
+    constraint *form; /* that the answer should have; NULL: any */
+    parts text;       /* of the open round */
+    buf logprobs;     /* token_logprobs of its tokens */
     gen_totals t;
     int round;
     int32_t max_new, width;
@@ -142,9 +145,7 @@ static token_logprobs logprobs_of(const run *r, int32_t id) {
 
 /* Texts and the record of a round leave together. */
 static void post_round(run *r, const token_list *ids, int32_t n, int32_t drafted, int32_t accepted) {
-    gen_event texts[2] = { event(r, GEN_REASONING), event(r, GEN_TEXT) }, round = event(r, GEN_ROUND);
-    texts[0].text = buf_view(&r->text.reasoning);
-    texts[1].text = buf_view(&r->text.content);
+    gen_event round = event(r, GEN_ROUND);
     round.u.round.tokens = ids->ids;
     if (r->tr->rq.logprobs >= 0) round.u.round.logprobs = (const token_logprobs *)(const void *)r->logprobs.data;
     round.u.round.n = n;
@@ -153,12 +154,15 @@ static void post_round(run *r, const token_list *ids, int32_t n, int32_t drafted
     round.u.round.accepted = accepted;
     round.u.round.micros = (int32_t)(r->s.step_ms * 1000 + 100);
     mailbox_post_begin(r->en->box);
-    for (int i = 0; i < 2; i++)
-        if (texts[i].text.n) mailbox_post(r->en->box, &texts[i]);
+    for (size_t i = 0; i < r->text.n; i++) {
+        gen_event ev = event(r, r->text.list[i].kind);
+        ev.text = parts_text(&r->text, i);
+        ev.u.call.complete = r->text.list[i].complete;
+        mailbox_post(r->en->box, &ev);
+    }
     mailbox_post(r->en->box, &round);
     mailbox_post_end(r->en->box);
-    buf_clear(&r->text.reasoning);
-    buf_clear(&r->text.content);
+    parts_clear(&r->text);
     buf_clear(&r->logprobs);
 }
 
@@ -175,17 +179,25 @@ static void play_tokens(run *r, const token_list *ids) {
     int32_t n = 0;
     while ((size_t)n < ids->n && r->state == REPLY_GOES_ON && !r->full) {
         r->state = reply_push(r->reply, ids->ids[n], &r->text);
+        if (r->form) constraint_emitted(r->form, &ids->ids[n], 1);
         if (r->state == REPLY_ENDED) r->t.end_token = ids->ids[n];
         token_logprobs l = logprobs_of(r, ids->ids[n]);
         buf_put(&r->logprobs, &l, sizeof l);
         n++;
         r->full = ++r->t.generated >= r->max_new;
     }
-    if (r->full && r->state == REPLY_GOES_ON) reply_finish(r->reply, &r->text);
+    if (r->full && r->state == REPLY_GOES_ON) reply_finish(r->reply, true, &r->text);
     int32_t drafted = r->round == 1 ? 0 : r->width, accepted = drafted && n > 1 ? n - 1 : 0;
     if (accepted > drafted) drafted = accepted;
     if (r->round > 1) count_step(r, drafted, accepted);
     post_round(r, ids, n, drafted, accepted);
+}
+
+static unsigned char hex_byte(str s, size_t at) {
+    unsigned v = 0;
+    for (size_t i = at; i < at + 2 && i < s.n; i++)
+        v = v * 16 + (unsigned)(s.p[i] <= '9' ? s.p[i] - '0' : (s.p[i] | 32) - 'a' + 10);
+    return (unsigned char)v;
 }
 
 /* False: cancelled or failed. */
@@ -197,10 +209,14 @@ static bool play_round(run *r, str piece, str before) {
     if (r->round == r->s.fail_at) return false;
     buf_str(&text, before);
     for (size_t i = 0; i < piece.n; i++) {
-        if (piece.p[i] == '~')
+        if (piece.p[i] == '~') {
             buf_str(&text, STR("</think>"));
-        else
+        } else if (piece.p[i] == '%') {
+            buf_byte(&text, (char)hex_byte(piece, i + 1));
+            i += 2;
+        } else {
             buf_byte(&text, piece.p[i] == '_' ? ' ' : piece.p[i]);
+        }
     }
     CHECK(text_encode(r->en->text, buf_view(&text), true, &ids, NULL) == OK);
     play_tokens(r, &ids);
@@ -253,18 +269,24 @@ static void post_end(run *r, bool played) {
     if (mailbox_cancelled(r->en->box))
         ev.u.end.why = DONE_CANCELLED;
     else if (r->state != REPLY_GOES_ON)
-        ev.u.end.why = r->state == REPLY_ENDED ? DONE_END : DONE_STOP;
+        ev.u.end.why = r->state == REPLY_ENDED ? DONE_END : r->state == REPLY_CALLED ? DONE_CALL : DONE_STOP;
     if (!played && ev.u.end.why != DONE_CANCELLED) {
         ev = event(r, GEN_FAILED);
         ev.text = STR("the script says: fail");
         ev.u.fail.code = ERR_FAULT;
     }
-    log_info("script", "done %llu %s, %d tokens", (unsigned long long)r->tr->id,
+    const char *form = !r->form ? "" : constraint_is_complete(r->form) ? ", form kept" : ", form not kept";
+    log_info("script", "done %llu %s, %d tokens%s", (unsigned long long)r->tr->id,
              ev.kind == GEN_FAILED            ? "failed"
              : ev.u.end.why == DONE_CANCELLED ? "cancelled"
                                               : "finished",
-             r->t.generated);
+             r->t.generated, form);
     post(r, ev);
+}
+
+static constraint *form_of(engine *en, const gen_request *rq) {
+    if (!en->trie) en->trie = token_trie_of_model(en->text);
+    return constraint_new(en->trie, en->text, rq);
 }
 
 static void play(engine *en, const taken_request *tr) {
@@ -286,6 +308,7 @@ static void play(engine *en, const taken_request *tr) {
     log_info("script", "choice: repeat %g, presence %g, frequency %g, min %d, logprobs %d, bias%s", (double)p->repeat,
              (double)p->presence, (double)p->frequency, p->min_new, rq->logprobs, p->n_bias ? "" : " none");
     for (int32_t i = 0; i < p->n_bias; i++) log_info("script", "bias %d %g", p->bias[i].token, (double)p->bias[i].bias);
+    if (rq->grammar) r.form = form_of(en, rq);
     post(&r, event(&r, GEN_STARTED));
     bool played = play_prefill(&r);
     int64_t prefilled = clock_ns();
@@ -295,9 +318,9 @@ static void play(engine *en, const taken_request *tr) {
     r.t.reasoning = reply_reasoning_tokens(r.reply);
     r.t.stop_index = reply_stop_index(r.reply);
     post_end(&r, played);
+    constraint_free(r.form);
     reply_free(r.reply);
-    buf_free(&r.text.reasoning);
-    buf_free(&r.text.content);
+    parts_free(&r.text);
     buf_free(&r.logprobs);
     buf_free(&prompt);
 }
@@ -368,6 +391,7 @@ void engine_close(engine *en) {
     mailbox_close(en->box);
     if (en->thread) thread_join(en->thread);
     mailbox_free(en->box);
+    token_trie_free(en->trie);
     text_model_close(en->text);
     source_close(en->src);
     free(en);

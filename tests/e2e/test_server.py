@@ -207,7 +207,7 @@ def members():
     with serving("members") as s:
         wrong = {"model": 1, "stream": "yes", "stream_options": [1], "max_tokens": "5", "max_completion_tokens": 1.5, "stop": 7, "seed": "x", "temperature": "hot",
                  "top_p": [], "top_k": 1.5, "min_p": True, "chat_template_kwargs": "a", "reasoning_effort": [], "reasoning": 3, "reasoning_format": "loud",
-                 "ignore_eos": 1, "timings_per_token": 1, "return_progress": "a", "return_token_ids": 0, "speculation": "off", "tools": {}, "messages": "hi",
+                 "ignore_eos": 1, "tool_choice": 1, "parallel_tool_calls": "no", "timings_per_token": 1, "return_progress": "a", "return_token_ids": 0, "speculation": "off", "tools": {}, "messages": "hi",
                  "sse_ping_interval": "5", "response_format": "text", "modalities": "text", "repetition_penalty": "1", "repeat_penalty": [], "presence_penalty": {},
                  "frequency_penalty": True, "logit_bias": 3, "min_tokens": 1.5, "logprobs": 2, "top_logprobs": "3"}
         for name, value in wrong.items():
@@ -229,10 +229,9 @@ def members():
         for param, more in inner:
             a = chat(s, **more)
             check("inner member/" + param, a.status == 400 and a.error()["param"] == param, a.body)
-        off = {"n": 2, "best_of": 3, "response_format": {"type": "json_object"}, "thinking_budget": 100, "thinking_token_budget": 5,
+        off = {"n": 2, "best_of": 3, "thinking_budget": 100, "thinking_token_budget": 5,
                "reasoning_budget": 0, "suffix": "x", "echo": True, "use_beam_search": True, "audio": {"voice": "a"}, "modalities": ["audio"], "functions": [{"name": "f"}],
-               "function_call": {"name": "f"}, "metrics": True, "stream_granularity": "token", "tool_choice": "required", "grammar": "x",
-               "tools": [{"type": "function", "function": {"name": "f"}}]}
+               "function_call": {"name": "f"}, "metrics": True, "stream_granularity": "token", "tool_choice": "any", "grammar": "x", "guided_regex": "a", "guided_choice": ["a"], "guided_grammar": "x"}
         for name, value in off.items():
             a = chat(s, **{name: value})
             check("not honoured/" + name, a.status == 400 and a.error()["code"] == "unsupported_parameter" and a.error()["param"] == name, a.body)
@@ -243,8 +242,6 @@ def members():
         check("neutral values pass", a.status == 200, a.body)
         a = chat(s, **{name: None for name in list(off) + list(wrong) if name != "messages"})
         check("null is absent", a.status == 200 and "x-ignored-params" not in a.headers, a.body)
-        a = chat(s, tools=off["tools"], tool_choice="none")
-        check("tools with tool_choice none", a.status == 200, a.body)
         a = chat(s, user="u", later=1, metadata={"a": 1}, **{"b\u00e4d": 1, "with,comma": 2})
         check("ignored members are listed", a.status == 200 and set(a.headers["x-ignored-params"].split(", ")) == {"user", "later", "metadata"}, a.headers)
         a = chat(s, **{"m%d" % i: 1 for i in range(2000)})
@@ -326,6 +323,155 @@ def logprobs():
         check("models/supported parameters", {"repetition_penalty", "presence_penalty", "frequency_penalty", "logit_bias", "min_tokens", "logprobs", "top_logprobs"} <= set(d), d)
 
 
+# -------------------------------------------------------------------------------------------------------- tools
+
+
+TOOLS = cases("fixtures/tools.json")["tools"]
+
+
+def pieces(steps):
+    """Steps of a stream case as pieces of a script."""
+    def byte(b):
+        return chr(b) if chr(b).isalnum() and b < 128 else "%%%02x" % b
+    return "|".join("".join("~" if t == "</think>" else "".join(map(byte, t.encode())) for t in step) for step in steps)
+
+
+def played(steps, thinks=False):
+    return "[[think=%s times=0]]" % pieces(steps) if thinks else "[[say=%s]]" % pieces(steps)
+
+
+def merge(events, keep):
+    """A client's accumulator: texts and arguments are appended, of other members `keep` says whether they overwrite."""
+    m, calls, reason = {"content": "", "reasoning_content": ""}, {}, None
+    for e in events:
+        for c in e["choices"]:
+            reason = c["finish_reason"] or reason
+            for k in ("content", "reasoning_content"):
+                m[k] += c["delta"].get(k) or ""
+            for d in c["delta"].get("tool_calls", []):
+                call = calls.setdefault(d["index"], {"arguments": ""})
+                flat = {"id": d.get("id"), "type": d.get("type"), "name": d["function"].get("name")}
+                present = {"id": "id" in d, "type": "type" in d, "name": "name" in d["function"]}
+                for k, v in flat.items():
+                    if keep(present[k], v):
+                        call[k] = v
+                call["arguments"] += d["function"]["arguments"]
+    return m, [calls[i] for i in sorted(calls)], reason
+
+
+ACCUMULATORS = (("present", lambda there, v: there), ("not null", lambda there, v: v is not None), ("not empty", lambda there, v: bool(v)))
+
+
+def as_expected(m, calls, reason, want):
+    return (m.get("reasoning_content") or "") == want["reasoning"] and (m["content"] or "") == want["content"] and reason == want["finish_reason"] and \
+        [(c["name"], json.loads(c["arguments"])) for c in calls] == [(c["name"], json.loads(c["arguments"])) for c in want["tool_calls"]]
+
+
+def flat_calls(message):
+    return [{"id": c["id"], "type": c["type"], **c["function"]} for c in message.get("tool_calls", [])]
+
+
+@group
+def tools():
+    ids = []
+    with serving("tools", "--ctx=32768") as s:
+        for name in ("C06-untagged-json", "C07-no-argument-call", "C08-argument-types", "C09-call-in-open-thinking", "C10-four-combinations", "C13-call-deltas"):
+            for item in cases("streams/%s.json" % name)["items"]:
+                label = "%s/%s" % (name[:3], item["name"])
+                thinks = item["prompt_tail"] == "<think>"
+                more = {"chat_template_kwargs": {"enable_thinking": thinks}}
+                if item["tools"]:
+                    more["tools"] = TOOLS if item["tools"] == "TOOLS" else item["tools"]
+                wants = item["expect"].get("one_of", [item["expect"]])
+                script = played(item["steps"], thinks)
+                c = chat(s, script, **more).json()["choices"][0]
+                got = flat_calls(c["message"])
+                check(label + ": whole", any(as_expected(c["message"], got, c["finish_reason"], w) for w in wants), c)
+                check(label + ": members of whole calls", all(set(g) == {"id", "type", "name", "arguments"} and g["type"] == "function" for g in got) and
+                      ("tool_calls" in c["message"]) == bool(got) and (c["message"]["content"] is not None or bool(got)), c)
+                ev = chunks(chat(s, script, stream=True, **more))
+                why = [valid(SCHEMA, e) for e in ev[:-1]]
+                check(label + ": events", not any(why) and all("content" in c["delta"] for e in ev[:-1] for c in e["choices"]), why)
+                for how, keep in ACCUMULATORS:
+                    m, calls, reason = merge(ev[:-1], keep)
+                    check("%s: streamed, %s" % (label, how), any(as_expected(m, calls, reason, w) for w in wants), (m, calls, reason))
+                ids += [c["id"] for c in got + calls]
+                if item["name"].endswith(("thinking-on", "thinking-off")):  # each word leaves in a step of its own
+                    said = [c["delta"]["content"] for e in ev[:-1] for c in e["choices"] if c["delta"]["content"]]
+                    check(label + ": a chunk a word", said == ["w%02d " % i for i in range(1, 61)], said)
+        check("tools/ids are unique", len(set(ids)) == len(ids) > 50 and all(re.fullmatch("call_[A-Za-z0-9]{24}", i) for i in ids), ids[:3])
+
+        call = "<tool_call>find_item<arg_key>item_id</arg_key><arg_value>a \"b\" c</arg_value><arg_key>limit</arg_key><arg_value>2</arg_value></tool_call>"
+        two = [["A."], [call, "<tool_call>list_boxes</tool_call>"], ["B"]]
+        c = chat(s, played(two), tools=TOOLS, parallel_tool_calls=False).json()
+        check("parallel_tool_calls false/whole", [g["name"] for g in flat_calls(c["choices"][0]["message"])] == ["find_item"] and c["choices"][0]["message"]["content"] == "A."
+              and c["choices"][0]["finish_reason"] == "tool_calls" and c["choices"][0]["stop_reason"] is None, c)
+        m, calls, reason = merge(chunks(chat(s, played(two), tools=TOOLS, parallel_tool_calls=False, stream=True))[:-1], ACCUMULATORS[0][1])
+        check("parallel_tool_calls false/stream", [g["name"] for g in calls] == ["find_item"] and m["content"] == "A." and reason == "tool_calls", (m, calls, reason))
+        for more in ({}, {"parallel_tool_calls": True}, {"parallel_tool_calls": None}, {"tool_choice": "auto"}, {"tool_choice": None}):
+            c = chat(s, played(two), tools=TOOLS, **more).json()["choices"][0]
+            check("two calls/" + json.dumps(more), len(flat_calls(c["message"])) == 2 and c["message"]["content"] == "A.B", c)
+
+        at = len(s.log)
+        c = chat(s, played([[call]]), tools=TOOLS, tool_choice="none", logit_bias={"7": 1}).json()["choices"][0]
+        bias = [m.group(1) for _, l in s.log[at:] for m in [re.search(r"bias (\d+ \S+)$", l)] if m]
+        check("tool_choice none/the tag is never chosen", bias == ["7 1", "25 -inf"], bias)
+        check("tool_choice none/nothing is a call", c["message"]["content"] == call and "tool_calls" not in c["message"] and c["finish_reason"] == "stop", c)
+        at = len(s.log)
+        chat(s, "[[say=A]]", tools=[], tool_choice="none")
+        check("tool_choice none/without tools", s.wait_line(s.log, r"bias none", start=at) is not None)
+        c = chat(s, played([[call]])).json()["choices"][0]
+        check("no tools: no calls", c["message"]["content"] == call and c["finish_reason"] == "stop", c)
+        prompts = [chat(s, "[[say=A]]", tools=TOOLS, tool_choice=t).json()["usage"]["prompt_tokens"] for t in ("auto", "none")]
+        check("tool_choice none/the same prompt", prompts[0] == prompts[1] > 200, prompts)
+        # cut at every number of tokens, and left open by the model
+        whole = chat(s, played([[call]]), tools=TOOLS).json()["usage"]["completion_tokens"]
+        for n in range(1, whole + 1):
+            m, calls, reason = merge(chunks(chat(s, played([[call]]), tools=TOOLS, max_tokens=n, stream=True))[:-1], ACCUMULATORS[0][1])
+            check("cut after %d tokens/stream" % n, reason == ("length" if n < whole else "tool_calls") and m["content"] == "" and len(calls) <= 1
+                  and all(isinstance(json.loads(g["arguments"]), dict) for g in calls), (calls, reason))
+            c = chat(s, played([[call]]), tools=TOOLS, max_tokens=n).json()["choices"][0]
+            closed = n >= whole - 1  # the last one is the end token
+            check("cut after %d tokens/whole" % n, c["finish_reason"] == reason and len(flat_calls(c["message"])) == closed and not c["message"]["content"], c)
+        for text in (call[:60], call[:100], call[:-12], "<tool_call>find"):
+            m, calls, reason = merge(chunks(chat(s, played([["x", text]]), tools=TOOLS, stream=True))[:-1], ACCUMULATORS[0][1])
+            check("left open %d/stream" % len(text), reason == "stop" and all(isinstance(json.loads(g["arguments"]), dict) for g in calls)
+                  and m["content"] == ("x" if calls else "x" + text), (m, calls, reason))
+            c = chat(s, played([["x", text]]), tools=TOOLS).json()["choices"][0]
+            check("left open %d/whole" % len(text), c["message"]["content"] == "x" + text and "tool_calls" not in c["message"] and c["finish_reason"] == "stop", c)
+        c = chat(s, played([[call], ["ab STOP c"]]), tools=TOOLS, stop=["STOP"], logprobs=True).json()["choices"][0]
+        check("a stop string behind a call", c["message"]["content"] == "ab " and c["finish_reason"] == "tool_calls" and c["stop_reason"] == "STOP", c)
+        c = chat(s, played([[call], ["a"]]), tools=TOOLS, logprobs=True).json()["choices"][0]
+        check("logprobs are of the content", [e["token"] for e in c["logprobs"]["content"]] == ["a"], c)
+        c = chat(s, played([["We", call]], True), tools=TOOLS, reasoning_format="none", chat_template_kwargs={"enable_thinking": True}).json()["choices"][0]
+        check("calls beside raw reasoning", c["message"]["content"] == "We" and len(flat_calls(c["message"])) == 1, c)
+        a = chat(s, "[[say=A%3ctool%5fcall%3ef%3carg%5fkey%3ea|b fail=3 step=5]]".replace("|", "%3c/arg%5fkey%3e%3carg%5fvalue%3ex|"), tools=[
+            {"type": "function", "function": {"name": "f", "parameters": {"properties": {"a": {"type": "string"}}}}}], stream=True)
+        ev = [json.loads(e) for e in a.events() if e != "[DONE]"]
+        check("a fault inside a call is told", "error" in ev[-1] and any(c["delta"].get("tool_calls") for e in ev[:-1] for c in e["choices"]), ev)
+
+        a = chat(s, played([["<tool_call>save_note<arg_key>text</arg_key><arg_value>", "\"\\\n<" * 500, "</arg_value></tool_call>"]]), tools=TOOLS, timeout=60)
+        check("a long text", json.loads(flat_calls(a.json()["choices"][0]["message"])[0]["arguments"]) == {"text": "\"\\\n<" * 500}, a.body[:300])
+        wrong = [("tools[0]", [1]), ("tools[0].type", [{"type": "web_search"}]), ("tools[0].type", [{"type": 1, "function": {"name": "f"}}]), ("tools[0].function", [{"type": "function"}]),
+                 ("tools[0].function", [{}]), ("tools[1].function.name", [TOOLS[0], {"type": "function", "function": {}}]), ("tools[0].function.name", [{"type": "function", "function": {"name": ""}}]),
+                 ("tools[0].function.name", [{"type": "function", "function": {"name": "n" * 257}}]), ("tools[0].function.parameters", [{"type": "function", "function": {"name": "f", "parameters": "x"}}])]
+        for param, value in wrong:
+            for more in ({}, {"tool_choice": "none"}):
+                a = chat(s, tools=value, **more)
+                check("tools/%s %s refused" % (param, json.dumps(value)[:40]), a.status == 400 and a.error()["param"] == param and a.error()["message"].startswith(param + ": "), a.body)
+        odd = [{"type": "function", "function": {"name": "f", "parameters": p}} for p in ({}, None, {"properties": 3}, {"properties": {"a": 1, "b": {"type": ["string"]}, "c": {"type": 5}}})]
+        for tool in odd + [{"function": {"name": "f"}}]:
+            a = chat(s, played([["<tool_call>f<arg_key>b</arg_key><arg_value>1</arg_value></tool_call>"]]), tools=[tool])
+            check("tools/%s" % json.dumps(tool), a.status == 200 and flat_calls(a.json()["choices"][0]["message"])[0]["arguments"] == '{"b": 1}', a.body)
+        for item in cases("requests/C02-history-arguments.json")["items"]:
+            want = item["expect"].get("one_of", [item["expect"]])
+            a = ask(s.port, "POST", CHAT, {**item["body"], "tools": TOOLS})
+            names = a.status != 400 or a.error()["param"].startswith("messages[")
+            check("C02/" + item["name"], a.status in [w["status"] for w in want] and names, a.body)
+        d = ask(s.port, "GET", "/v1/models").json()["data"][0]["supported_parameters"]
+        check("models/tools", {"tools", "tool_choice", "parallel_tool_calls"} <= set(d), d)
+
+
 # ---------------------------------------------------------------------------------------------------- public cases
 
 
@@ -337,8 +483,8 @@ def usage_event():
         for item in cases("requests/C12-usage-event.json")["items"]:
             name, body, expect = "C12/" + item["name"], dict(item["body"]), item["expect"]
             if item["name"] == "true-call":
-                skip(name, "calls are not recognised")
-                continue
+                played_case = next(i for i in cases("streams/C13-call-deltas.json")["items"] if i["name"] == "reasoning-sentence-two-calls")
+                body.update(messages=say(played(played_case["steps"], True))["messages"], tools=TOOLS, chat_template_kwargs={"enable_thinking": True})
             if item["name"] in own:
                 more = dict(own[item["name"]])
                 body["messages"] = [{"role": "user", "content": more.pop("text")}]
@@ -528,6 +674,83 @@ def browsers():
         for origin, code in (("http://localhost:3000", 200), ("https://elsewhere.example", 403), ("null", 403), ("app://notes", 200), ("http://127.0.0.1.evil.example", 403), ("http://box.lan", 200)):
             a = ask(s.port, "GET", "/v1/models", headers={"Origin": origin})
             check("origin/" + origin, a.status == code and "access-control-allow-origin" not in a.headers, a.status)
+
+
+@group
+def form():
+    """What an answer must be: shape of the members, grammars that reach the engine (the script says whether it kept them), refusals with their place."""
+    point = {"type": "object", "properties": {"x": {"type": "integer"}, "y": {"type": "integer"}}, "required": ["x"]}
+    schema = {"response_format": {"type": "json_schema", "json_schema": {"name": "point", "schema": point, "strict": True}}}
+    objects = {"response_format": {"type": "json_object"}}
+    named = {"tool_choice": {"type": "function", "function": {"name": "find_item"}}}
+    find = "<tool_call>find_item<arg_key>item_id</arg_key><arg_value>a b</arg_value></tool_call>"
+    boxes = "<tool_call>list_boxes</tool_call>"
+    good, other, cut = '{"x": 1}', '{"z": 1}', '{"x": 1'
+    with serving("form") as s:
+        def kept(script, **more):
+            """"kept", "not kept", None: any form; and the answer."""
+            at = len(s.log)
+            a = chat(s, script, **more)
+            if a.status != 200:
+                return a.body, a
+            found = s.wait_line(s.log, r"done \d+ finished, \d+ tokens(?:, form (.*))?$", start=at, timeout=5)
+            return found and found[0].group(1), a
+        for more, text, want in ((schema, good, "kept"), (schema, other, "not kept"), (schema, cut, "not kept"), (objects, other, "kept"), (objects, "[1]", "not kept"),
+                                 ({"response_format": {"type": "json_object", "schema": point}}, other, "not kept"), ({"response_format": {"type": "json_object", "schema": point}}, good, "kept"),
+                                 ({"json_schema": point}, good, "kept"), ({"json_schema": point}, other, "not kept"), ({"guided_json": point}, good, "kept"), ({"guided_json": point}, other, "not kept"),
+                                 ({"structured_outputs": {"json": point}}, good, "kept"), ({"structured_outputs": {"json": point}}, other, "not kept"),
+                                 ({"structured_outputs": {"json_object": True}}, other, "kept"), ({"structured_outputs": {"json_object": False}}, other, None), ({"structured_outputs": {}}, other, None),
+                                 ({"response_format": {"type": "text"}}, good, None), ({"response_format": None, "json_schema": None}, good, None), (schema, "[1]", "not kept")):
+            got = kept(played([[text]]), **more)[0]
+            check("form/%s %s" % (json.dumps(more)[:60], text), got == want, got)
+        for choice, text, want in (({"tool_choice": "required"}, find, "kept"), ({"tool_choice": "required"}, boxes, "kept"), ({"tool_choice": "required"}, find + boxes, "kept"), ({"tool_choice": "required"}, "no", "not kept"),
+                                   ({"tool_choice": "required"}, "<tool_call>nobody</tool_call>", "not kept"), ({"tool_choice": "required"}, "<tool_call>find_item<arg_key>zzz</arg_key><arg_value>1</arg_value></tool_call>", "not kept"),
+                                   ({"tool_choice": "required", "parallel_tool_calls": False}, find + boxes, "kept"), (named, find, "kept"), (named, boxes, "not kept"), ({"tool_choice": "auto"}, "no", None), ({"tool_choice": "none"}, "no", None),
+                                   ({"tool_choice": "required", **schema}, boxes, "kept"), ({"tool_choice": "required", **schema}, good, "not kept"),
+                                   (schema, good, "kept"), (schema, boxes + find, "kept"), (schema, "no", "not kept"), (schema, good + boxes, "not kept"), ({"tool_choice": "none", **schema}, good, "kept"), ({"tool_choice": "none", **schema}, boxes, "not kept")):
+            got = kept(played([[text]]), tools=TOOLS, **choice)[0]
+            check("form/tools %s %s" % (json.dumps(choice)[:60], text[:40]), got == want, got)
+        for more in ({"tool_choice": "required", "parallel_tool_calls": False}, named):  # one call ends the answer
+            c = kept(played([[find, find]]), tools=TOOLS, **more)[1].json()["choices"][0]
+            check("form/one call with %s" % json.dumps(more), len(c["message"]["tool_calls"]) == 1 and c["finish_reason"] == "tool_calls", c)
+        for thinks in ("Hm.~" + good, "Hm." + good + "~" + good):  # "~" is </think>: the grammar begins behind it, wherever the reasoning is shown
+            for where in ("reasoning_content", "none"):
+                got = kept("[[think=%s times=0]]" % thinks.replace(" ", "_"), reasoning_format=where, chat_template_kwargs={"enable_thinking": True}, **schema)[0]
+                check("form/behind the reasoning, %s, %s" % (where, thinks), got == "kept", got)
+        got = kept("[[think=%s times=0]]" % good.replace(" ", "_"), chat_template_kwargs={"enable_thinking": True}, **schema)[0]
+        check("form/reasoning alone is no answer", got == "not kept", got)
+
+        inside = lambda **sub: {"response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": {"properties": {"a": sub}}}}}
+        at_schema = "response_format.json_schema.schema"
+        wrong = [("response_format", "json_object", "response_format", ()), ("response_format", {}, "response_format.type", ()), ("response_format", {"type": "xml"}, "response_format.type", ("json_schema",)),
+                 ("response_format", {"type": 3}, "response_format.type", ()), ("response_format", {"type": "json_schema"}, at_schema, ("object",)), ("response_format", {"type": "json_schema", "json_schema": []}, "response_format.json_schema", ()),
+                 ("response_format", {"type": "json_schema", "json_schema": {"name": "n"}}, at_schema, ()), ("response_format", {"type": "json_schema", "json_schema": {"name": 1, "schema": {}}}, "response_format.json_schema.name", ()),
+                 ("response_format", {"type": "json_schema", "json_schema": {"schema": "x"}}, at_schema, ()), ("response_format", {"type": "json_schema", "json_schema": {"schema": {}, "strict": "yes"}}, "response_format.json_schema.strict", ()),
+                 ("response_format", {"type": "json_object", "schema": []}, "response_format.schema", ()), ("json_schema", "x", "json_schema", ()), ("guided_json", "{}", "guided_json", ()),
+                 ("structured_outputs", {"regex": "a"}, "structured_outputs.regex", ()), ("structured_outputs", {"json": 1}, "structured_outputs.json", ()), ("structured_outputs", {"json_object": 1}, "structured_outputs.json_object", ()),
+                 ("response_format", inside(**{"not": {}})["response_format"], at_schema, ("not", "/properties/a")), ("response_format", inside(patternProperties={"a": {}})["response_format"], at_schema, ("patternProperties", "/properties/a")),
+                 ("response_format", inside(type="float")["response_format"], at_schema, ("type", "/properties/a")), ("response_format", inside(**{"$ref": "#/gone"})["response_format"], at_schema, ("/properties/a",)),
+                 ("json_schema", {"type": "object", "if": {}}, "json_schema", ("if",)), ("tool_choice", "find_item", "tool_choice", ("required",)), ("tool_choice", {}, "tool_choice.type", ()),
+                 ("tool_choice", {"type": "allowed_tools"}, "tool_choice.type", ()), ("tool_choice", {"type": "function"}, "tool_choice.function.name", ()), ("tool_choice", {"type": "function", "function": {"name": 3}}, "tool_choice.function.name", ()),
+                 ("tool_choice", {"type": "function", "function": {"name": "nobody"}}, "tool_choice", ("nobody",)), ("tool_choice", {"type": "function", "function": {"name": ""}}, "tool_choice", ())]
+        for name, value, param, words in wrong:
+            a = chat(s, tools=TOOLS, **{name: value})
+            said = a.error() if a.status == 400 else {"param": None, "message": ""}
+            check("form refused/%s" % json.dumps({name: value})[:90], said["param"] == param and all(w in said["message"] for w in words), a.body)
+        for more, param in (({"json_schema": point, **objects}, "json_schema"), ({"guided_json": point, "json_schema": point}, "guided_json"), ({"structured_outputs": {"json": point, "json_object": True}}, "structured_outputs.json_object")):
+            a = chat(s, **more)
+            check("form refused/two at once %s" % param, a.status == 400 and a.error()["param"] == param, a.body)
+        for more in ({"tool_choice": "required"}, {"tool_choice": "required", "tools": []}, named):
+            a = chat(s, **more)
+            check("form refused/a call without tools %s" % json.dumps(more), a.status == 400 and a.error()["param"] == "tool_choice", a.body)
+        odd = [{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "properties": {"a": {"not": {}}}}}}]
+        for more in ({"tool_choice": "required"}, {"response_format": {"type": "json_object"}}):
+            a = chat(s, tools=odd, **more)
+            check("form refused/a tool's schema %s" % json.dumps(more), a.status == 400 and a.error()["param"] == "tools" and all(w in a.error()["message"] for w in ('"f"', "not", "/properties/a")), a.body)
+        check("form/the same tool when nothing is forced", chat(s, tools=odd).status == 200)
+        a = chat(s, tools=[{"type": "function", "function": {"name": "t%d" % i}} for i in range(20000)] * 2, tool_choice="required", timeout=60)
+        check("form/very many tools", a.status in (200, 400), a.status)
+        check("form/server is fine", alive(s))
 
 
 @group

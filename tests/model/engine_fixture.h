@@ -6,6 +6,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/engine.h"
+#include "engine/text/answer_shape.h"
 
 enum { PATIENCE_S = 60, CTX = 4096, DRAIN = 3 };
 
@@ -21,6 +22,7 @@ typedef struct question {
     int32_t logprobs;             /* as in gen_request */
     pick_options pick;
     reply_options reply;
+    const answer_shape *shape; /* NULL: any */
 } question;
 
 /* What came back; the `user` of the request. */
@@ -30,6 +32,8 @@ typedef struct answer {
     int32_t started, prefills, steps, rounds, drafted, accepted, last; /* events of a kind, and sums over them */
     int32_t first_n, first_drafted;                                    /* of the first step */
     bool text_late;                                                    /* text came behind the last event */
+    buf names, arguments;                                              /* of calls, a line each */
+    int32_t calls, call_ends, complete;                                /* events; complete: of the ends */
     gen_done why;
     gen_totals totals;
     gen_id id;
@@ -39,6 +43,8 @@ FIXTURE void answer_free(answer *a) {
     buf_free(&a->text);
     buf_free(&a->reasoning);
     buf_free(&a->logprobs);
+    buf_free(&a->names);
+    buf_free(&a->arguments);
     token_list_free(&a->ids);
     *a = (answer){ 0 };
 }
@@ -72,12 +78,14 @@ FIXTURE status submit(engine *en, const question *q, answer *a, err *e) {
                        .prediction = q->prediction ? q->prediction->ids : NULL,
                        .n_prediction = q->prediction ? q->prediction->n : 0,
                        .logprobs = q->logprobs,
+                       .thinks = q->reply.start == REPLY_REASONING,
                        .mem = mem,
                        .user = a };
     str *stop = arena_alloc(mem, (q->reply.n_stop + 1) * sizeof *stop);
     for (size_t i = 0; i < q->reply.n_stop; i++) stop[i] = arena_str(mem, q->reply.stop[i]);
     rq.reply.stop = stop;
-    status s = engine_submit(en, &rq, &a->id, e);
+    status s = q->shape ? answer_shape_apply(q->shape, engine_get_text(en), &rq, NULL, e) : OK;
+    if (s == OK) s = engine_submit(en, &rq, &a->id, e);
     if (s != OK) arena_free(mem);
     return s;
 }
@@ -104,6 +112,17 @@ static void take(const gen_event *ev) {
     case GEN_PREFILL: a->prefills++; break;
     case GEN_TEXT: buf_str(&a->text, ev->text); break;
     case GEN_REASONING: buf_str(&a->reasoning, ev->text); break;
+    case GEN_CALL:
+        a->calls++;
+        buf_str(&a->names, ev->text);
+        buf_byte(&a->names, '\n');
+        break;
+    case GEN_ARGUMENTS: buf_str(&a->arguments, ev->text); break;
+    case GEN_CALL_END:
+        a->call_ends++;
+        buf_byte(&a->arguments, '\n');
+        a->complete += ev->u.call.complete;
+        break;
     case GEN_ROUND: take_round(a, ev); break;
     case GEN_DONE:
         a->last++;

@@ -2,6 +2,7 @@
  * time. Every request that was accepted gets exactly one last event. */
 #include "tests/model/engine_fixture.h"
 
+#include <jansson.h>
 #include <math.h>
 
 /* ---- refusals ---- */
@@ -173,6 +174,64 @@ static void test_after_cancel(void **state) {
     answer_free(&a);
 }
 
+/* ---- calls ---- */
+
+static const reply_tool TOOL = { .name = { "read_file", 9 } };
+enum { ID_CALL_END = 26 };
+
+static question ask_for_call(const world *w, int32_t max_new) {
+    question q = ask(&w->tools, max_new, 7);
+    q.reply.tools = &TOOL, q.reply.n_tools = 1;
+    return q;
+}
+
+static void expect_object(const answer *a) {
+    json_t *v = json_loadb(a->arguments.data, a->arguments.len, 0, NULL);
+    if (!json_is_object(v)) fail_msg("arguments %.*s", STR_ARG(buf_view(&a->arguments)));
+    json_decref(v);
+}
+
+static void test_one_call(void **state) {
+    world *w = *state;
+    question q = ask_for_call(w, 100);
+    q.reply.one_call = true;
+    answer a = get_answer(w->en, &q);
+    assert_int_equal(a.why, DONE_CALL);
+    assert_int_equal(a.calls, 1);
+    assert_int_equal(a.complete, 1);
+    assert_int_equal(a.ids.ids[a.ids.n - 1], ID_CALL_END);
+    assert_int_equal(a.totals.generated, a.ids.n);
+    expect_object(&a);
+    answer_free(&a);
+}
+
+/* The tag that ends a call is never chosen, so every end of the answer cuts it. */
+static void test_cut_call(void **state) {
+    world *w = *state;
+    const token_bias never = { ID_CALL_END, -INFINITY };
+    question q = ask_for_call(w, 40);
+    q.pick.bias = &never, q.pick.n_bias = 1;
+    q.reply.ignore_end = true;
+    answer limited = get_answer(w->en, &q), a = { 0 };
+    assert_int_equal(limited.why, DONE_LENGTH);
+    assert_int_equal(limited.calls, 1);
+    assert_int_equal(limited.call_ends, 1);
+    assert_int_equal(limited.complete, 0);
+    for (size_t i = 0; i < limited.ids.n; i++) assert_int_not_equal(limited.ids.ids[i], ID_CALL_END);
+    expect_object(&limited);
+    q.max_new = CTX;
+    MUST(submit(w->en, &q, &a, e));
+    wait_for(w->en, &a.calls, 1);
+    engine_cancel(w->en, a.id);
+    wait_for(w->en, &a.last, 1);
+    check_cancelled(w->en, &a);
+    assert_int_equal(a.call_ends, 1);
+    assert_int_equal(a.complete, 0);
+    expect_object(&a);
+    answer_free(&limited);
+    answer_free(&a);
+}
+
 static void test_close_while_busy(void **state) {
     world *w = *state;
     engine *en = start((engine_options){ .queue_max = 3, .ctx = CTX, .spec = spec_of(SPEC_DEFAULT) });
@@ -192,6 +251,7 @@ static void test_close_while_busy(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = { cmocka_unit_test(test_refused),      cmocka_unit_test(test_open_refused),
                                         cmocka_unit_test(test_queue),        cmocka_unit_test(test_cancel_prefill),
-                                        cmocka_unit_test(test_after_cancel), cmocka_unit_test(test_close_while_busy) };
+                                        cmocka_unit_test(test_after_cancel), cmocka_unit_test(test_one_call),
+                                        cmocka_unit_test(test_cut_call),     cmocka_unit_test(test_close_while_busy) };
     return cmocka_run_group_tests(tests, engine_setup, engine_teardown);
 }

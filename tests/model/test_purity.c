@@ -144,7 +144,7 @@ static const char *const MEMBERS[OP_COUNT] = {
     [OP_CTX_STORE] = "vvvpisp",
     [OP_TOPK] = "vvvl",
     [OP_TREE] = "pvvi",
-    [OP_PICK] = "ppv",
+    [OP_PICK] = "ppvv",
     [OP_ACCEPT] = "pi",
     [OP_KV_MOVE] = "ppiv",
     [OP_STAMP] = "pi",
@@ -155,7 +155,7 @@ static const char *nested(char member) {
     case 'v': return "ppiii";
     case 'l': return "ppi";
     case 'w': return "ppiii";
-    case 's': return "pppiiiiip";
+    case 's': return "pppiiiiipp";
     default: return NULL;
     }
 }

@@ -131,6 +131,50 @@ static void test_cases(void **) {
     assert_int_equal(cuda_check(list, 2, OPS, N_OPS, nullptr, false), 0);
 }
 
+/* --- wrong on purpose --- */
+
+template <class A, class F>
+static void changed(const void *args, const cuda_work *w, void (*run)(const A *, const cuda_work *), F f) {
+    A a;
+    memcpy((void *)&a, args, sizeof a);
+    f(&a);
+    run(&a, w);
+}
+
+static void test_wrong(void **) {
+    static const cuda_op WRONG[] = {
+        { OP_ATTN,
+          [](const void *args, const cuda_work *w) {
+              changed<attn_args>(args, w, cuda_attn, [](attn_args *a) { a->scale *= 1.02f; });
+          },
+          ATTN_SCRATCH, settle_attn },
+        { OP_ATTN,
+          [](const void *args, const cuda_work *w) {
+              changed<attn_args>(args, w, cuda_attn, [](attn_args *a) { a->window++; });
+          },
+          ATTN_SCRATCH, settle_attn },
+        { OP_QKV_STORE,
+          [](const void *args, const cuda_work *w) {
+              changed<qkv_store_args>(args, w, cuda_qkv_store, [](qkv_store_args *a) { a->eps = 0.1f; });
+          },
+          nullptr, settle_qkv },
+        { OP_CTX_STORE,
+          [](const void *args, const cuda_work *w) {
+              changed<ctx_store_args>(args, w, cuda_ctx_store, [](ctx_store_args *a) { a->cos.cols--; });
+          },
+          nullptr, settle_ctx },
+        { OP_KV_MOVE,
+          [](const void *args, const cuda_work *w) {
+              changed<kv_move_args>(args, w, cuda_kv_move, [](kv_move_args *a) { a->n--; });
+          },
+          nullptr, nullptr },
+    };
+    static const char *const CASE[] = { "two pages", "window", "ring", "plain", "sibling" };
+    const case_list list[] = { cases_attn(), cases_tap() };
+    for (int i = 0; i < (int)(sizeof WRONG / sizeof *WRONG); i++)
+        assert_true(cuda_check(list, 2, &WRONG[i], 1, CASE[i], true) > 0);
+}
+
 /* --- both ops in one launch --- */
 
 /* A case of attention with the qkv_store that goes in front of it; keys of the case's own rows are written over. */
@@ -255,6 +299,7 @@ static void test_pairs(void **) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_cases),
+        cmocka_unit_test(test_wrong),
         cmocka_unit_test(test_pairs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

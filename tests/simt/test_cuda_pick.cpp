@@ -168,8 +168,8 @@ static float draw_logit(int kind) {
 static void test_many(void **) {
     static pick_cand work[V_MAX];
     static const int32_t VOCAB[] = { 1, 2, 31, 300, 4096, 4097, 5000 };
-    static const float TEMPERATURE[] = { 0.3f, 1.0f, 1.0f, 3.0f, 0.01f }, TOP_P[] = { 1.0f, 0.95f, 0.5f, 0.999f, 1e-6f },
-                       MIN_P[] = { 0.0f, 0.0f, 0.05f, 1.0f };
+    static const float TEMPERATURE[] = { 0.3f, 1.0f, 1.0f, 3.0f, 0.01f },
+                       TOP_P[] = { 1.0f, 0.95f, 0.5f, 0.999f, 1e-6f }, MIN_P[] = { 0.0f, 0.0f, 0.05f, 1.0f };
     for (int round = 0; round < 300; round++) {
         int32_t vocab = round % 25 ? VOCAB[draw(7)] : (int32_t)V_MAX, top_k[] = { 0, 1, 2, 20, 1000, vocab - 1, vocab };
         scene s = scene_new(2, vocab);
@@ -185,8 +185,8 @@ static void test_many(void **) {
             const float *z = (const float *)view_row(&s.logits, r);
             int32_t want = pick_token(z, vocab, p, s.p->st.rows.pos[r] + 1, work);
             if (s.p->st.choice[r] != want)
-                fail_msg("round %d vocab %d t %g k %d p %g m %g: %d, expected %d", round, vocab, p->temperature, p->top_k,
-                         p->top_p, p->min_p, s.p->st.choice[r], want);
+                fail_msg("round %d vocab %d t %g k %d p %g m %g: %d, expected %d", round, vocab, p->temperature,
+                         p->top_k, p->top_p, p->min_p, s.p->st.choice[r], want);
         }
         scene_free(&s);
     }
@@ -200,7 +200,12 @@ static void test_no_numbers(void **) {
         s.p->in.pick = { .temperature = 1.0f, .top_p = 0.9f, .top_k = 4990 };
         float *z = (float *)s.logits.data;
         for (int32_t v = 0; v < 5000; v++)
-            z[v] = kind == 0 ? NAN : kind == 1 ? -INFINITY : kind == 2 ? INFINITY : v % 3 == 0 ? NAN : kind == 3 ? 1.0f : (float)v;
+            z[v] = kind == 0    ? NAN
+                   : kind == 1  ? -INFINITY
+                   : kind == 2  ? INFINITY
+                   : v % 3 == 0 ? NAN
+                   : kind == 3  ? 1.0f
+                                : (float)v;
         scene_run(&s);
         assert_in_range(s.p->st.choice[0], 0, 4999);
         for (int32_t i = 0; i < PICK_TOP_MAX; i++) assert_in_range(s.p->st.logprobs[0].id[i], 0, 4999);

@@ -103,9 +103,10 @@ static void test_wrong(void **) {
         void (*run)(const void *, const cuda_work *);
         const char *name;
     } WRONG[] = {
-        { 7, norm_other_eps, "eps decides" }, { 7, norm_a_row_too_many, "to FP32" }, { 4, embed_not_all_columns, nullptr },
-        { 5, rope_no_factor, "far, scaled" }, { 6, tap_next_column, "first tap" },   { 0, begin_smaller_window, "context" },
-        { 1, tree_fewer_rows, "branches" },   { 2, accept_twice, "round" },
+        { 7, norm_other_eps, "eps decides" },  { 7, norm_a_row_too_many, "to FP32" },
+        { 4, embed_not_all_columns, nullptr }, { 5, rope_no_factor, "far, scaled" },
+        { 6, tap_next_column, "first tap" },   { 0, begin_smaller_window, "context" },
+        { 1, tree_fewer_rows, "branches" },    { 2, accept_twice, "round" },
     };
     for (const auto &x : WRONG) {
         cuda_op op = OPS[x.op];

@@ -15,6 +15,7 @@ enum {
     DEMO_PLAIN = 58,
     DEMO_ROUND = 84,
     GRAPHS_MAX = 64,
+    MASKS_MAX = NODES_MAX * 4096 / 8, /* bytes of masks behind the host's block */
 };
 
 /* ---- recording over other parameters ---- */
@@ -61,7 +62,7 @@ static void put_node(record *r, const simt_node_view *v, const step_params *host
     for (; at + sizeof(uint64_t) <= v->arg_bytes; at += sizeof(uint64_t)) {
         uint64_t word, from = (uint64_t)(uintptr_t)host;
         memcpy(&word, v->args + at, sizeof word);
-        if (word - from < sizeof *host) word = word - from;
+        if (word - from < sizeof *host + MASKS_MAX) word = word - from;
         buf_put(&r->args, &word, sizeof word);
     }
     buf_put(&r->args, v->args + at, v->arg_bytes - at);

@@ -234,8 +234,10 @@ static void test_launch_errors(void **) {
     assert_int_equal(cudaGetLastError(), cudaErrorInvalidConfiguration);
     launch(eager, (launch_shape{ 1, 1, 2048, 0 }), plain_k, p.p);
     assert_int_equal(cudaGetLastError(), cudaErrorInvalidConfiguration);
-    launch(eager, (launch_shape{ 1, 1, WARP, 49153 }), plain_k, p.p);
+    simt_launch(eager.stream, "plain_k", 1, 1, WARP, 49153, false, plain_k, p.p); /* not asked for by name */
     assert_int_equal(cudaGetLastError(), cudaErrorInvalidValue);
+    launch(eager, (launch_shape{ 1, 1, WARP, 49153 }), plain_k, p.p);
+    assert_int_equal(cudaGetLastError(), cudaSuccess);
     const auto attr = cudaFuncAttributeMaxDynamicSharedMemorySize;
     assert_int_equal(cudaFuncSetAttribute(plain_k, attr, 300 << 10), cudaErrorInvalidValue);
     assert_int_equal(cudaFuncSetAttribute(plain_k, attr, 200 << 10), cudaSuccess);

@@ -111,7 +111,7 @@ static void build(world *w, int32_t base) {
         if (mark[m] < base) put_mark(w, w->table[mark[m] / KV_PAGE], mark[m] % KV_PAGE, m, base);
     }
     for (int32_t i = base; i < base + ROWS; i++) put_new(w, w->table[i / KV_PAGE], i % KV_PAGE, 2000000 + i, base);
-    w->store = (kv_store){ w->k, w->v, w->table, 0, 1, SIZE, KV_PAGES, DT_BF16, sizeof w->k };
+    w->store = (kv_store){ w->k, w->v, w->table, 0, 1, SIZE, KV_PAGES, DT_BF16, sizeof w->k, NULL };
     for (int32_t i = 0; i < ROWS * SIZE; i++) w->q[i] = bf16_of_f32(1.0f + 0.25f * value(STREAM_Q, 0, i % SIZE));
     for (int32_t r = 0; r < ROWS; r++) w->gate[r] = 0.5f + 0.1f * (float)r;
     cancel_last(w, base);

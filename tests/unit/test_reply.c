@@ -1,128 +1,8 @@
 /* engine/core/reply: the stream cases about reasoning, end tokens and stop strings, whatever way a text is cut into
  * tokens. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
-
-#include "engine/core/reply.h"
-#include "engine/text/chat.h"
-#include "tests/unit/json_fixture.h"
-
-#include <stdio.h>
-#include <string.h>
-
-enum { VOCAB = 4096, STOPS_MAX = 8, ID_EOS = 2, ID_TURN_END = 24 };
-
-static text_model *tm;
-static int32_t byte_ids[256]; /* tokens of one byte */
-
-static int setup(void **state) {
-    (void)state;
-    static const char *const names[] = { "tokenizer.json", "tokenizer_config.json", "chat_template.jinja",
-                                         "generation_config.json", "config.json" };
-    buf files[5];
-    for (size_t i = 0; i < 5; i++) {
-        char path[80];
-        snprintf(path, sizeof path, "target/demo/%s", names[i]);
-        files[i] = fixture_read(path);
-    }
-    const text_files all = { buf_view(&files[0]), buf_view(&files[1]), buf_view(&files[2]), buf_view(&files[3]),
-                             buf_view(&files[4]) };
-    err e;
-    if (text_model_open(&tm, &all, VOCAB, &e) != OK) fail_msg("%s", e.text);
-    for (size_t i = 0; i < 5; i++) buf_free(&files[i]);
-    for (int32_t id = 0; id < VOCAB; id++) {
-        str bytes = text_token_bytes(tm, id);
-        if (bytes.n == 1) byte_ids[(unsigned char)bytes.p[0]] = id;
-    }
-    return 0;
-}
-
-static int teardown(void **state) {
-    (void)state;
-    text_model_close(tm);
-    return 0;
-}
-
-/* ---- running a reply ---- */
-
-typedef enum cut { CUT_TOKENS, CUT_BYTES, CUTS } cut;
-
-/* Tags become their tokens; other text what the tokenizer makes of it, or one token a byte. */
-static void put_text(token_list *ids, str text, cut how) {
-    token_list coded = { 0 };
-    assert_int_equal(text_encode(tm, text, true, &coded, NULL), OK);
-    for (size_t i = 0; i < coded.n; i++) {
-        str bytes = text_token_bytes(tm, coded.ids[i]);
-        bool whole = how == CUT_TOKENS || text_find_token(tm, bytes) == coded.ids[i];
-        if (whole) token_list_push(ids, coded.ids[i]);
-        for (size_t k = 0; !whole && k < bytes.n; k++) token_list_push(ids, byte_ids[(unsigned char)bytes.p[k]]);
-    }
-    token_list_free(&coded);
-}
-
-typedef struct run {
-    reply *reply;
-    reply_text text;
-    reply_state state;
-} run;
-
-static run run_new(reply_options opt) { return (run){ .reply = reply_new(tm, &opt) }; }
-
-static void run_push(run *r, const token_list *ids) {
-    for (size_t i = 0; i < ids->n && r->state == REPLY_GOES_ON; i++)
-        r->state = reply_push(r->reply, ids->ids[i], &r->text);
-}
-
-static void run_finish(run *r) {
-    if (r->state == REPLY_GOES_ON) reply_finish(r->reply, &r->text);
-}
-
-static void run_deinit(run *r) {
-    reply_free(r->reply);
-    buf_free(&r->text.reasoning);
-    buf_free(&r->text.content);
-}
-
-static bool run_is(const run *r, str reasoning, str content) {
-    return str_eq(buf_view(&r->text.reasoning), reasoning) && str_eq(buf_view(&r->text.content), content);
-}
+#include "tests/unit/reply_fixture.h"
 
 /* ---- stream cases ---- */
-
-/* A token of a case: its text, {"hex": bytes} or {"end": id}. */
-static void put_case_token(token_list *ids, const json_t *token, cut how) {
-    const json_t *end = json_object_get(token, "end");
-    str hex = fixture_str(token, "hex");
-    if (json_is_string(token))
-        put_text(ids, (str){ json_string_value(token), json_string_length(token) }, how);
-    else if (end)
-        token_list_push(ids, (int32_t)json_integer_value(end));
-    for (size_t i = 0; i + 1 < hex.n; i += 2) {
-        unsigned byte = 0;
-        char pair[3] = { hex.p[i], hex.p[i + 1], 0 };
-        assert_int_equal(sscanf(pair, "%x", &byte), 1);
-        token_list_push(ids, byte_ids[byte]);
-    }
-}
-
-static reply_options case_options(const json_t *item, str *stops) {
-    const json_t *stop = json_object_get(json_object_get(item, "request"), "stop"), *one;
-    reply_options opt = { .stop = stops };
-    size_t i;
-    if (json_is_string(stop)) stops[opt.n_stop++] = (str){ json_string_value(stop), json_string_length(stop) };
-    json_array_foreach(stop, i, one) {
-        assert_true(opt.n_stop < STOPS_MAX);
-        stops[opt.n_stop++] = (str){ json_string_value(one), json_string_length(one) };
-    }
-    token_list tail = { 0 };
-    assert_int_equal(text_encode(tm, fixture_str(item, "prompt_tail"), true, &tail, NULL), OK);
-    opt.start = chat_start(tm, tail.ids, tail.n);
-    token_list_free(&tail);
-    return opt;
-}
 
 /* Text that the deltas up to a step demand must be out by then. */
 static void check_deltas(const json_t *deltas, size_t steps, const run *r, const char *name) {
@@ -162,7 +42,7 @@ static void check_item(const json_t *item, const char *name, cut how) {
         check_deltas(json_object_get(item, "deltas"), i + 1, &r, name);
     }
     const char *finish = r.state == REPLY_GOES_ON && left < 0 ? "length" : "stop";
-    run_finish(&r);
+    run_finish(&r, str_eq(str_of(finish), STR("length")));
     const json_t *want = json_object_get(item, "expect"), *choice;
     bool fine = outcome_is(&r, finish, want);
     json_array_foreach(json_object_get(want, "one_of"), i, choice) fine |= outcome_is(&r, finish, choice);
@@ -172,7 +52,7 @@ static void check_item(const json_t *item, const char *name, cut how) {
     run_deinit(&r);
 }
 
-/* Entries with tools or with a stop string that a server refuses are none of reply's. */
+/* Entries with tools (test_tool_cases.c) or with a stop string that a server refuses are none of reply's. */
 static bool is_ours(const json_t *item) {
     size_t i;
     json_t *stop;
@@ -199,6 +79,11 @@ static void check_file(const char *stem, size_t at_least) {
 static void test_start_state_cases(void **state) {
     (void)state;
     check_file("C05-start-state", 8);
+}
+
+static void test_split_character_cases(void **state) {
+    (void)state;
+    check_file("C11-split-characters", 13);
 }
 
 static void test_end_token_cases(void **state) {
@@ -232,7 +117,7 @@ static run run_script(reply_options opt, str script) {
         if (k < 2) i += tags[k].n - 1;
     }
     run_push(&r, &ids);
-    run_finish(&r);
+    run_finish(&r, false);
     token_list_free(&ids);
     return r;
 }
@@ -311,7 +196,8 @@ static void test_text_leaves_at_once(void **state) {
                  { 'x', "aSTSx" }, { '\xC3', "aSTSx" }, { '\xA9', "aSTSxé" } };
     run r = run_new((reply_options){ .stop = &stop, .n_stop = 1 });
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        assert_int_equal(reply_push(r.reply, byte_ids[(unsigned char)rows[i].byte], &r.text), REPLY_GOES_ON);
+        assert_int_equal(reply_push(r.reply, byte_ids[(unsigned char)rows[i].byte], &r.parts), REPLY_GOES_ON);
+        run_gather(&r);
         assert_string_equal(buf_cstr(&r.text.content), rows[i].out);
     }
     run_deinit(&r);
@@ -335,7 +221,7 @@ static void test_was_content(void **state) {
         put_text(&ids, str_of(CASES[c].text), c == 3 ? CUT_BYTES : CUT_TOKENS);
         for (size_t i = 0; i < ids.n; i++) {
             assert_true(i < strlen(CASES[c].want));
-            r.state = reply_push(r.reply, ids.ids[i], &r.text);
+            r.state = reply_push(r.reply, ids.ids[i], &r.parts);
             assert_int_equal(reply_was_content(r.reply), CASES[c].want[i] == 'y');
         }
         assert_int_equal(ids.n, strlen(CASES[c].want));
@@ -347,6 +233,7 @@ static void test_was_content(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_start_state_cases),
+        cmocka_unit_test(test_split_character_cases),
         cmocka_unit_test(test_end_token_cases),
         cmocka_unit_test(test_stop_cases),
         cmocka_unit_test(test_unfinished_characters_come_out),

@@ -1,4 +1,5 @@
 /* text_model: what the small files decide. End, hidden and start tokens, the template, defaults. */
+#include "tests/unit/json_fixture.h"
 #include "tests/unit/tok_fixture.h"
 #include "engine/base/log.h"
 #include "engine/base/mem.h"
@@ -110,6 +111,64 @@ static void test_where_ends_come_from(void **state) {
     refuse(files, "generation_config.json: eos_token_id");
 }
 
+static bool has_end(const json_t *set, json_int_t id) {
+    size_t i;
+    json_t *one;
+    json_array_foreach(set, i, one) if (json_integer_value(one) == id) return true;
+    return false;
+}
+
+static bool ends_are(const text_model *tm, const json_t *set) {
+    for (int32_t id = 0; id < text_vocab(tm); id++)
+        if (text_is_end(tm, id) != has_end(set, id)) return false;
+    return true;
+}
+
+/* A file of one member, or none. */
+static buf eos_file(const json_t *row, const char *file) {
+    const json_t *v = json_object_get(row, file);
+    buf text = { 0 };
+    if (json_is_string(v) && strcmp(json_string_value(v), "absent") == 0) return text;
+    char *ids = json_dumps(v, JSON_ENCODE_ANY);
+    buf_printf(&text, "{\"eos_token_id\": %s}", ids);
+    free(ids);
+    return text;
+}
+
+static void check_end_set(const json_t *row) {
+    buf model = eos_file(row, "config.json"), generation = eos_file(row, "generation_config.json");
+    const text_files files = { .tokenizer = buf_view(&demo[0]),
+                               .tokenizer_config = STR("{\"eos_token\": \"〈|EOS|〉\"}"),
+                               .chat_template = STR("x</assistant>"),
+                               .generation_config = generation.len ? buf_view(&generation) : (str){ 0 },
+                               .config = model.len ? buf_view(&model) : (str){ 0 } };
+    const json_t *want = json_object_get(row, "end_set"), *choices = json_object_get(want, "one_of");
+    text_model *tm;
+    err e = { 0 };
+    status s = text_model_open(&tm, &files, DEMO_VOCAB, &e);
+    if (json_is_string(want)) {
+        assert_int_equal(s, ERR_MODEL);
+        assert_true(str_starts(str_of(e.text), STR("config.json: eos_token_id")));
+    } else {
+        if (s != OK) fail_msg("%s", e.text);
+        bool fine = ends_are(tm, want);
+        for (size_t i = 0; i < json_array_size(choices); i++) fine |= ends_are(tm, json_array_get(choices, i));
+        if (!fine) fail_msg("end tokens by %s and %s", buf_cstr(&model), buf_cstr(&generation));
+        text_model_close(tm);
+    }
+    buf_free(&model);
+    buf_free(&generation);
+}
+
+static void test_end_sets(void **state) {
+    (void)state;
+    json_t *table = fixture_json("tests/cases/tables/C37-end-sets.json"), *row;
+    size_t i;
+    json_array_foreach(json_object_get(table, "rows"), i, row) check_end_set(row);
+    assert_int_equal(i, 12);
+    json_decref(table);
+}
+
 static void check_start(const char *tokenizer_config, const char *config, int32_t want) {
     text_files files = { .tokenizer = buf_view(&demo[0]),
                          .tokenizer_config = str_of(tokenizer_config),
@@ -197,6 +256,7 @@ int main(void) {
         cmocka_unit_test(test_demo),
         cmocka_unit_test(test_ends_and_hidden),
         cmocka_unit_test(test_where_ends_come_from),
+        cmocka_unit_test(test_end_sets),
         cmocka_unit_test(test_start_token),
         cmocka_unit_test(test_where_the_template_comes_from),
         cmocka_unit_test(test_bad_files),

@@ -51,6 +51,47 @@ static void expect_failure(const char *source, bool parsed, const char *message)
     buf_free(&o.text);
 }
 
+/* What Python 3 says. */
+static void test_strings_of_python(void **state) {
+    (void)state;
+    expect_text("{{ 'straße ŉ ﬁ ǅ' | upper }}", "STRASSE ʼN FI Ǆ");
+    expect_text("{{ 'İΑΣ ΣΑΣ'.lower() }}", "i̇ας σας");
+    expect_text("{{ 'ǆabc ßx'.title() }}", "ǅabc Ssx");
+    expect_text("{{ 'ßETA'.capitalize() }}", "Sseta");
+    expect_text("{{ 'ß'.isupper() }}{{ 'ß'.islower() }}{{ 'ǅ'.isupper() }}", "FalseTrueFalse");
+    expect_text("{{ 'aBß'.swapcase() }}", "AbSS");
+    expect_text("{{ 'a,b,c'.partition(',') }}{{ 'abc'.partition('-') }}", "('a', ',', 'b,c')('abc', '', '')");
+    expect_text("{{ 'a.b.c'.rpartition('.') }}{{ 'abc'.rpartition('-') }}", "('a.b', '.', 'c')('', '', 'abc')");
+    expect_text("{{ 'x'.ljust(3) }}|{{ 'x'.rjust(3, '*') }}|{{ 'ab'.center(5) }}|{{ 'abc'.center(6, 'é') }}|",
+                "x  |**x|  ab |éabcéé|");
+    expect_text("{{ '-7'.zfill(4) }}{{ 'abc'.zfill(2) }}", "-007abc");
+    expect_text("{{ '{}-{}'.format(1, 'b') }}{{ '{1}{0}{{{k}}}'.format(1, 2, k=none) }}", "1-b21{None}");
+    expect_text("{{ 'abab'.index('b') }}{{ 'abab'.rindex('b') }}{{ 'é😀b'.rfind('b') }}{{ 'a'.rfind('b') }}", "132-1");
+    expect_text("{{ 'aXbXc'.rsplit('X', 1) }}{{ 'aaa'.rsplit('aa') }}", "['aXb', 'c']['a', '']");
+    expect_text("{{ 'a1'.isalnum() }}{{ 'a1'.isalpha() }}{{ '12'.isnumeric() }}{{ ''.isdecimal() }}",
+                "TrueFalseTrueFalse");
+    expect_text("{{ [1].copy() }}", "[1]");
+    expect_text("{{ -0.0 // 1 }}{{ 7.5 // -2 }}", "-0.0-4.0");
+    expect_text("{{ range(true) | list }}", "[0]");
+    expect_text("{{ [{'a': 2, 'b': 1}, {'a': 1, 'b': 2}, {'a': 1, 'b': 1}] | sort(attribute='a,b') | "
+                "map(attribute='b') | join }}",
+                "121");
+    expect_text("{{ [none, none, none] | sort }}{{ [[1], {}] | sort | length if false }}", "[None, None, None]");
+    expect_failure("{{ {'a': none, 'b': none} | dictsort(by='value') }}", true, "not supported between");
+    expect_failure("{{ 1 is odd is odd }}", false, "cannot be chained");
+    expect_failure("{% filter length %}a{% endfilter %}", true, "must give a str");
+    expect_failure("{{ dict()[1:] }}", true, "'dict' object has no slices");
+    expect_failure("{{ 'a'.index('b') }}", true, "substring not found");
+    expect_failure("{{ '{}{0}'.format(1) }}", true, "numbered fields");
+    expect_failure("{{ '{'.format(1) }}", true, "a single '{'");
+    expect_failure("{{ '{:>3}'.format(1) }}", true, "more than a name");
+    expect_failure("{{ '{}'.format() }}", true, "no argument 0");
+    expect_failure("{{ 'a'.partition('') }}", true, "empty separator");
+    expect_failure("{{ 'a'.rjust(3, 'ab') }}", true, "exactly one character");
+    expect_failure("{{ 'a'.ljust(10 ** 12) }}", true, "a text of more than");
+    expect_failure("{{ 'a'.strip('b' * 2000) }}", true, "at most 1024 bytes");
+}
+
 static void test_common_idioms(void **state) {
     (void)state;
     expect_text("{{ 'a,b' .split(',') | map('upper') | join('+') }}", "A+B");
@@ -317,6 +358,7 @@ static void test_large_dicts_are_indexed(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_strings_of_python),
         cmocka_unit_test(test_common_idioms),
         cmocka_unit_test(test_scopes),
         cmocka_unit_test(test_messages_name_the_line),
