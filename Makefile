@@ -215,7 +215,7 @@ $(SIMT_SELF): $(B)/%: $(B)/%.cpp.o $(SHIM)
 	$(Q)$(LINK) $(LDFLAGS) -o $@ $^ -lcmocka
 # Tests of kernels take the cases of tests/ops; those of ops alone are quickly built with any sanitizer, too.
 CASES   := $(B)/tests/simt/cuda_case.cpp.o $(patsubst %.c,$(B)/%.o,$(wildcard tests/ops/case*.c))
-KERNELS := $(patsubst %.c,$(B)/%.o,$(wildcard engine/base/*.c kernels/*.c kernels/ref/*.c) engine/core/pick_lists.c) $(CUDA) $(SHIM)
+KERNELS := $(patsubst %.c,$(HOST_B)/%.o,$(filter engine/base/% kernels/% engine/core/pick_lists.c,$(SRC))) $(CU) $(SHIM)
 $(B)/libkernels.a: $(KERNELS)
 	$(call say,AR,$@)
 	@rm -f $@

@@ -116,7 +116,11 @@ void simt_copy_wait(int groups);
 /* A load that counts. */
 template <class T> static __forceinline__ T simt_stream(const void *p) {
     if ((uintptr_t)p % sizeof(T)) simt_misaligned(p, sizeof(T));
+#if defined(__SANITIZE_THREAD__) /* which must not take the count for the kernel's */
+    __atomic_fetch_add(simt_now->place->streamed, sizeof(T), __ATOMIC_RELAXED);
+#else
     *simt_now->place->streamed += sizeof(T);
+#endif
     return *(const T *)p;
 }
 
