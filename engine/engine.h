@@ -125,10 +125,13 @@ typedef struct gen_request {
     size_t n_prediction;
     const struct grammar *grammar; /* what the content must be; NULL: anything. Lives as long as mem (arena_at_end) */
     const struct grammar *calls;   /* tool calls that may stand in its place; NULL: none. Lives as long */
-    bool thinks;      /* the answer begins with reasoning, which is free: the grammar begins behind "</think>" */
-    int32_t logprobs; /* alternatives told with every token, at most LOGPROBS_MAX; -1: no log-probabilities */
-    arena *mem;       /* owns every pointer above; adopted when engine_submit returns OK */
-    void *user;       /* comes back in every event */
+    bool thinks_at_most;  /* reasoning is closed by "</think>" after thinking_max tokens, or sooner when less than a
+                             quarter of max_new would be left for the answer */
+    int32_t thinking_max; /* 0: none at all */
+    bool thinks;          /* the answer begins with reasoning, which is free: the grammar begins behind "</think>" */
+    int32_t logprobs;     /* alternatives told with every token, at most LOGPROBS_MAX; -1: no log-probabilities */
+    arena *mem;           /* owns every pointer above; adopted when engine_submit returns OK */
+    void *user;           /* comes back in every event */
 } gen_request;
 
 typedef enum gen_event_kind {

@@ -22,7 +22,7 @@ typedef struct run_opts {
     bool guard; /* control tokens in the prompt are text */
     int think;  /* auto, on, off */
     const char *system, *stop, *tools, *tool_choice, *json_schema;
-    int64_t predict, top_k, seed, min_tokens;
+    int64_t predict, top_k, seed, min_tokens, thinking_max;
     double temperature, top_p, min_p, repeat, presence, frequency;
 } run_opts;
 
@@ -34,6 +34,10 @@ static const opt LIST[] = {
     { "system", .value = "TEXT", OPT_TEXT_AT(run_opts, system), .help = "system message of the chat" },
     { "reasoning", .preset = "auto", OPT_CHOICE_AT(run_opts, think, "auto on off"),
       .help = "whether the model thinks before it answers; auto: as the model's files say" },
+    { "thinking-budget", .aliases = "reasoning-budget", .value = "N", .preset = "-1",
+      OPT_INT_AT(run_opts, thinking_max, -1, INT32_MAX),
+      .help =
+          "thinking ends after N tokens, sooner when the answer would get less than a quarter of all; -1: no limit" },
     { "tools", .value = "FILE", OPT_TEXT_AT(run_opts, tools),
       .help = "tools that the answer may call: a JSON array as in the tools of a chat request. Calls are printed as "
               "\"tool call: NAME {ARGUMENTS}\"; nothing is executed" },
@@ -138,6 +142,8 @@ static status encode(const run_opts *o, const run_tools *tools, const text_model
         if (s == OK) s = chat_encode(tm, buf_view(&rendered), o->guard, &ids, e);
         if (s == OK) rq->reply.start = chat_start(tm, ids.ids, ids.n);
         rq->thinks = rq->reply.start == REPLY_REASONING;
+        rq->thinks_at_most = o->thinking_max >= 0;
+        rq->thinking_max = (int32_t)o->thinking_max;
     }
     if (s == OK) {
         int32_t *copy = arena_alloc(rq->mem, ids.n * sizeof *copy);

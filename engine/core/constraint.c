@@ -12,6 +12,7 @@ enum { GRAMMARS_MAX = 2 };
 /* Where a text stands. */
 typedef enum part {
     REASONING, /* in front of the answer */
+    FREE,      /* in the answer, when nothing is asked of it */
     BEGIN,     /* of the answer, when there are two grammars: the first token says which */
     INSIDE     /* of a grammar */
 } part;
@@ -25,10 +26,11 @@ typedef struct place {
 struct constraint {
     token_mask *mask[GRAMMARS_MAX]; /* of the grammar, and of the calls that may stand in its place */
     int n_masks;
-    place at;            /* behind what was emitted */
-    int32_t n_emitted;   /* tokens */
-    int32_t min_new;     /* before so many no end token is wanted */
-    int32_t open, close; /* "<tool_call>", "</think>" */
+    place at;             /* behind what was emitted */
+    int32_t n_emitted;    /* tokens */
+    int32_t min_new;      /* before so many no end token is wanted */
+    int32_t thinking_max; /* tokens of reasoning */
+    int32_t open, close;  /* "<tool_call>", "</think>" */
     size_t words;
     uint32_t *thinking; /* [words] what reasoning may choose: everything that does not end the answer */
     uint32_t *ends;     /* [words] end tokens */
@@ -37,9 +39,12 @@ struct constraint {
     int64_t ns;
 };
 
+static int32_t min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
+
 static void set(uint32_t *bits, int32_t token) { bits[token / 32] |= 1u << token % 32; }
 
 static place begin(constraint *c) {
+    if (c->n_masks == 0) return (place){ .in = FREE };
     if (c->n_masks > 1) return (place){ .in = BEGIN };
     return (place){ .in = INSIDE, .state = token_mask_start(c->mask[0]) };
 }
@@ -56,13 +61,14 @@ static void note_tokens(constraint *c, const text_model *tm, const gen_request *
 constraint *constraint_new(const token_trie *trie, const text_model *tm, const gen_request *rq) {
     constraint *c = xalloc(sizeof *c);
     int32_t vocab = token_trie_vocab(trie);
-    c->mask[c->n_masks++] = token_mask_new(trie, rq->grammar);
+    if (rq->grammar) c->mask[c->n_masks++] = token_mask_new(trie, rq->grammar);
     if (rq->calls) c->mask[c->n_masks++] = token_mask_new(trie, rq->calls);
     c->open = text_find_token(tm, STR("<tool_call>"));
     c->close = text_find_token(tm, STR("</think>"));
     c->at = begin(c);
     if (rq->thinks && c->close >= 0) c->at = (place){ .in = REASONING };
     c->min_new = rq->reply.ignore_end ? INT32_MAX : rq->pick.min_new;
+    c->thinking_max = rq->thinks_at_most ? min_i32(rq->thinking_max, rq->max_new - rq->max_new / 4) : INT32_MAX;
     c->words = token_mask_words(vocab);
     note_tokens(c, tm, rq, vocab);
     return c;
@@ -91,11 +97,13 @@ static place follow(constraint *c, place p, int32_t token) {
     switch (p.in) {
     case REASONING:
         if (token == c->close) return begin(c);
+        if (token == c->open && c->n_masks == 0) return begin(c);
         if (token == c->open) {
             place called = enter(c, token);
             if (called.state != GRAMMAR_DEAD) return called;
         }
         return p;
+    case FREE: return p;
     case BEGIN: return enter(c, token);
     case INSIDE:
         if (p.state != GRAMMAR_DEAD) p.state = token_mask_advance(c->mask[p.which], p.state, token);
@@ -119,6 +127,11 @@ static void leave_out(const constraint *c, uint32_t *bits, const uint32_t *token
     for (size_t w = 0; w < c->words && rest; w++) bits[w] &= ~tokens[w];
 }
 
+static void only(const constraint *c, uint32_t *bits, int32_t token) {
+    memset(bits, 0, c->words * sizeof *bits);
+    set(bits, token);
+}
+
 static void fill_begin(constraint *c, uint32_t *bits) {
     token_mask_fill(c->mask[0], token_mask_start(c->mask[0]), bits);
     for (int i = 1; i < c->n_masks; i++) {
@@ -130,7 +143,9 @@ static void fill_begin(constraint *c, uint32_t *bits) {
 /* n: tokens of the answer in front of the one that the row chooses. A node whose token is not allowed is never
  * accepted: what may follow it does not matter. */
 static void fill_row(constraint *c, place p, int32_t n, uint32_t *bits) {
-    if (p.in == REASONING)
+    if (p.in == FREE || (p.in == REASONING && c->n_masks == 0))
+        memset(bits, 0xFF, c->words * sizeof *bits);
+    else if (p.in == REASONING)
         memcpy(bits, c->thinking, c->words * sizeof *bits);
     else if (p.in == BEGIN)
         fill_begin(c, bits);
@@ -138,6 +153,8 @@ static void fill_row(constraint *c, place p, int32_t n, uint32_t *bits) {
         memset(bits, 0, c->words * sizeof *bits);
     else
         token_mask_fill(c->mask[p.which], p.state, bits);
+    if (p.in == REASONING && n >= c->thinking_max) only(c, bits, c->close);
+    if (c->n_masks == 0) return; /* what else is asked of tokens is not the mask's business */
     if (n < c->min_new) leave_out(c, bits, c->ends);
     leave_out(c, bits, c->never);
 }

@@ -17,9 +17,14 @@
 
 typedef struct constraint constraint;
 
-/* Of the request: grammar, calls, thinks, and of its pick options min_new and biases of -INFINITY; ignore_end means
- * that no end token is wanted at all. trie, grammars and text model must outlive the constraint. */
+/* Of the request: grammar and calls (NULL: the answer itself is free), thinks, thinks_at_most with max_new, and of its
+ * pick options min_new and biases of -INFINITY; ignore_end means that no end token is wanted at all. trie, grammars and
+ * text model must outlive the constraint. */
 constraint *constraint_new(const token_trie *trie, const text_model *tm, const gen_request *rq);
+/* Whether a request has anything that needs one. */
+static inline bool constraint_is_wanted(const gen_request *rq) {
+    return rq->grammar || (rq->thinks && rq->thinks_at_most);
+}
 void constraint_free(constraint *c); /* NULL is fine */
 /* The next tokens of the answer, in order. */
 void constraint_emitted(constraint *c, const int32_t *tokens, int32_t n);

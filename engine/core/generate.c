@@ -201,7 +201,7 @@ void generate_refuse(const generate_env *env, const taken_request *tr) {
 
 static void constrain(run *r, generate_env *env) {
     const gen_request *rq = &r->tr->rq;
-    if (!rq->grammar) return;
+    if (!constraint_is_wanted(rq)) return;
     if (!env->trie) env->trie = token_trie_of_model(env->text);
     r->constraint = constraint_new(env->trie, env->text, rq);
     steps_set_mask(env->steps, constraint_fill, r->constraint);

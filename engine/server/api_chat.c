@@ -259,6 +259,8 @@ static gen_request make_gen_request(const draft *d, const server *sv) {
         .grammar = d->shaped.grammar,
         .calls = d->shaped.calls,
         .thinks = start == REPLY_REASONING,
+        .thinks_at_most = p->thinking_max >= 0,
+        .thinking_max = p->thinking_max,
         .logprobs = p->logprobs,
         .spec = p->spec,
         .no_cache = p->no_cache,

@@ -65,11 +65,10 @@ status api_params_parse(json_t **out, str text, err *e) {
 /* ---------------------------------------------------------------- the known members */
 
 typedef enum member_rule {
-    M_READ,     /* honoured, or judged by a function below */
-    M_IGNORED,  /* means nothing here; listed like unknown ones */
-    M_OFF,      /* refused unless false, 0, "" or empty */
-    M_ONE,      /* refused unless 1 */
-    M_MINUS_ONE /* refused unless -1 */
+    M_READ,    /* honoured, or judged by a function below */
+    M_IGNORED, /* means nothing here; listed like unknown ones */
+    M_OFF,     /* refused unless false, 0, "" or empty */
+    M_ONE,     /* refused unless 1 */
 } member_rule;
 
 static const struct member {
@@ -120,9 +119,9 @@ static const struct member {
     { "n", M_ONE },
     { "best_of", M_ONE },
     { "typical_p", M_ONE },
-    { "thinking_budget", M_MINUS_ONE },
-    { "thinking_token_budget", M_MINUS_ONE },
-    { "reasoning_budget", M_MINUS_ONE },
+    { "thinking_budget", M_READ },
+    { "thinking_token_budget", M_READ },
+    { "reasoning_budget", M_READ },
     { "suffix", M_OFF },
     { "echo", M_OFF },
     { "use_beam_search", M_OFF },
@@ -172,8 +171,6 @@ static status judge(api_reader *r, const struct member *m, const json_t *v) {
     case M_OFF: return is_off(v) ? OK : api_read_unsupported(r, m->name, "leave it out");
     case M_ONE:
         return number && json_number_value(v) == 1 ? OK : api_read_unsupported(r, m->name, "leave it out or send 1");
-    case M_MINUS_ONE:
-        return number && json_number_value(v) == -1 ? OK : api_read_unsupported(r, m->name, "leave it out or send -1");
     default: return OK;
     }
 }
@@ -253,6 +250,18 @@ static status read_lengths(api_reader *r, api_params *p) {
     if (b < a) a = b;
     p->max_new = a == INT32_MAX ? 0 : (int32_t)a;
     return api_read_bool(r, "ignore_eos", &p->ignore_end);
+}
+
+/* Three names for one thing; the least that is given counts. */
+static status read_budget(api_reader *r, api_params *p) {
+    static const char *const NAMES[] = { "thinking_budget", "thinking_token_budget", "reasoning_budget" };
+    p->thinking_max = -1;
+    for (size_t i = 0; i < sizeof NAMES / sizeof *NAMES; i++) {
+        json_int_t n = -1;
+        TRY(api_read_int(r, NAMES[i], -1, INT32_MAX, &n));
+        if (n >= 0 && (p->thinking_max < 0 || n < p->thinking_max)) p->thinking_max = (int32_t)n;
+    }
+    return OK;
 }
 
 /* "none" and 0 switch thinking off, everything else on: the template knows no levels. */
@@ -393,6 +402,7 @@ status api_params_read(api_params *out, const json_t *body, const api_defaults *
     TRY(api_read_str(&r, "model", &p.model));
     TRY(read_stream(&r, &p));
     TRY(read_lengths(&r, &p));
+    TRY(read_budget(&r, &p));
     TRY(api_pick_read(&r, &p, def->facts->vocab));
     TRY(read_stop(&r, &p));
     TRY(read_reasoning(&r, &p));

@@ -22,8 +22,9 @@ typedef enum reasoning_format { REASONING_CONTENT, REASONING_SHORT, REASONING_BO
 typedef struct api_params {
     const char *model; /* "" when absent */
     bool stream, include_usage, continuous_usage, timings_per_token, return_progress, return_token_ids, ignore_end;
-    int32_t max_new;   /* 0: the rest of the context */
-    pick_options pick; /* without its bias list */
+    int32_t max_new;      /* 0: the rest of the context */
+    int32_t thinking_max; /* tokens of reasoning; -1: no limit */
+    pick_options pick;    /* without its bias list */
     token_bias bias[BIAS_MAX];
     int32_t n_bias;
     int32_t logprobs; /* alternatives with every token, -1: no log-probabilities */

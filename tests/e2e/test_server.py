@@ -229,8 +229,11 @@ def members():
         for param, more in inner:
             a = chat(s, **more)
             check("inner member/" + param, a.status == 400 and a.error()["param"] == param, a.body)
-        off = {"n": 2, "best_of": 3, "thinking_budget": 100, "thinking_token_budget": 5,
-               "reasoning_budget": 0, "suffix": "x", "echo": True, "use_beam_search": True, "audio": {"voice": "a"}, "modalities": ["audio"], "functions": [{"name": "f"}],
+        for name in ("thinking_budget", "thinking_token_budget", "reasoning_budget"):
+            check("budget/" + name, chat(s, **{name: 3}).status == 200)
+            a = chat(s, **{name: -2})
+            check("bad budget/" + name, a.status == 400 and a.error()["param"] == name, a.body)
+        off = {"n": 2, "best_of": 3, "suffix": "x", "echo": True, "use_beam_search": True, "audio": {"voice": "a"}, "modalities": ["audio"], "functions": [{"name": "f"}],
                "function_call": {"name": "f"}, "metrics": True, "stream_granularity": "token", "tool_choice": "any", "grammar": "x", "guided_regex": "a", "guided_choice": ["a"], "guided_grammar": "x"}
         for name, value in off.items():
             a = chat(s, **{name: value})

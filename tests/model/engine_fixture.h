@@ -23,6 +23,8 @@ typedef struct question {
     pick_options pick;
     reply_options reply;
     const answer_shape *shape; /* NULL: any */
+    bool thinks_at_most;       /* as in gen_request */
+    int32_t thinking_max;
 } question;
 
 /* What came back; the `user` of the request. */
@@ -79,6 +81,8 @@ FIXTURE status submit(engine *en, const question *q, answer *a, err *e) {
                        .n_prediction = q->prediction ? q->prediction->n : 0,
                        .logprobs = q->logprobs,
                        .thinks = q->reply.start == REPLY_REASONING,
+                       .thinks_at_most = q->thinks_at_most,
+                       .thinking_max = q->thinking_max,
                        .mem = mem,
                        .user = a };
     str *stop = arena_alloc(mem, (q->reply.n_stop + 1) * sizeof *stop);

@@ -258,6 +258,37 @@ static void test_reasoning(void **state) {
     json_decref(schema);
 }
 
+/* A budget closes the reasoning with "</think>" behind so many tokens, which are those of a free answer; what follows
+ * is free, and may be constrained as well. */
+static void test_budget(void **state) {
+    world *w = *state;
+    json_t *schema = parse(SCHEMAS[0]);
+    answer_shape shape = { .schema = schema, .schema_at = "schema" };
+    int32_t close = text_find_token(engine_get_text(w->en), STR("</think>"));
+    question q = ask(&w->thinking, ANSWER, 0);
+    q.reply.start = chat_start(engine_get_text(w->en), q.tokens, q.n);
+    answer free_of = get_answer(w->en, &q);
+    q.thinks_at_most = true;
+    assert_true(free_of.totals.reasoning > 6);
+    for (int32_t most = 0; most <= 5; most += 5) {
+        for (int constrained = 0; constrained < 2; constrained++) {
+            q.thinking_max = most, q.shape = constrained ? &shape : NULL;
+            answer a = all_ways(w, q, constrained ? "budget and schema" : "budget");
+            assert_int_equal(a.ids.ids[most], close);
+            assert_memory_equal(a.ids.ids, free_of.ids.ids, (size_t)most * sizeof *a.ids.ids);
+            assert_int_equal(a.totals.reasoning, most + 1);
+            if (constrained) check_valid(&a, schema);
+            answer_free(&a);
+        }
+    }
+    q.shape = NULL, q.thinking_max = 1000, q.max_new = 8; /* two of eight tokens stay for the answer */
+    answer cut = get_answer(w->en, &q);
+    assert_int_equal(cut.ids.ids[6], close);
+    answer_free(&cut);
+    answer_free(&free_of);
+    json_decref(schema);
+}
+
 /* ---- limits ---- */
 
 static void test_cut(void **state) {
@@ -406,10 +437,10 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_schemas),   cmocka_unit_test(test_object),
         cmocka_unit_test(test_calls),     cmocka_unit_test(test_calls_or_content),
-        cmocka_unit_test(test_reasoning), cmocka_unit_test(test_cut),
-        cmocka_unit_test(test_ends),      cmocka_unit_test(test_bias),
-        cmocka_unit_test(test_stop),      cmocka_unit_test(test_logprobs),
-        cmocka_unit_test(test_next),
+        cmocka_unit_test(test_reasoning), cmocka_unit_test(test_budget),
+        cmocka_unit_test(test_cut),       cmocka_unit_test(test_ends),
+        cmocka_unit_test(test_bias),      cmocka_unit_test(test_stop),
+        cmocka_unit_test(test_logprobs),  cmocka_unit_test(test_next),
     };
     return cmocka_run_group_tests(tests, engine_setup, engine_teardown);
 }
