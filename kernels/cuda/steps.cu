@@ -238,7 +238,10 @@ void device_finish(device *d, const device_graph *g) {
         __builtin_ia32_pause();
         if (polls % POLLS) continue;
         cudaError_t rc = cudaStreamQuery(d->stream);
-        if (rc == cudaErrorNotReady) continue;
+        if (rc == cudaErrorNotReady) {
+            cudaGetLastError(); /* the runtime keeps this answer like an error, for whoever asks after a launch */
+            continue;
+        }
         if (!device_check(d, rc, "running a step")) return;
         if (__atomic_load_n(seq, __ATOMIC_ACQUIRE) == want) return;
         device_check(d, cudaErrorUnknown, "waiting for the result of a step");
