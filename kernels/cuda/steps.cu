@@ -176,7 +176,8 @@ status device_capture(device *d, step_params *at, step_params *host, err *e) {
     d->work.host_out = record_of(d, host);
     d->at = at, d->host = host;
     cudaError_t rc = cudaStreamSynchronize(d->stream);
-    if (rc == cudaSuccess) rc = cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeThreadLocal);
+    /* Relaxed: the first launch of a kernel, here or in cuBLASLt, may load its code, which other modes may refuse. */
+    if (rc == cudaSuccess) rc = cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeRelaxed);
     if (rc != cudaSuccess) return device_error(rc, "recording a step", e);
     send_in(d, at, host);
     return OK;
