@@ -2,8 +2,8 @@
  * are captured once and launched as a whole.
  *
  * There is one implementation, kernels/cuda, and a program built without it (kernels/device_none.c) says so when a
- * device is asked for. Memory of the one or the other place: kernels/memory.h. One thread, the one that opened the
- * device.
+ * device is asked for. Memory of the one or the other place: kernels/memory.h. One thread at a time: the one that
+ * opened the device, or took it over.
  *
  * What fails while a step is prepared is a status. What fails later (a launch, a lost device) makes the device broken:
  * everything after that is ignored, and device_status tells the first failure. */
@@ -32,6 +32,8 @@ status device_list(device_info *out, int32_t max, int32_t *n, err *e);
 /* ERR_DEVICE, too, when the kernels were not compiled for such a device. */
 status device_open(device **out, int32_t index, err *e);
 void device_close(device *d); /* frees all its memory; NULL is fine */
+/* The calling thread goes on with the device; the one that had it is done. */
+void device_take_over(device *d);
 device_info device_get_info(const device *d);
 /* OK, or ERR_DEVICE with the first failure. */
 status device_status(const device *d, err *e);

@@ -25,6 +25,7 @@ void device_close(device *d) { CHECK(!d); }
 
 NEVER(device_info, device_get_info, const device *)
 NEVER(status, device_status, const device *, err *)
+NEVER(void, device_take_over, device *)
 NEVER(status, device_alloc, device *, void **, size_t, const char *, err *)
 NEVER(void, device_free, device *, void *)
 NEVER(status, device_alloc_shared, device *, void **, size_t, const char *, err *)

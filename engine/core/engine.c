@@ -13,6 +13,7 @@
 #include "engine/core/propose.h"
 #include "engine/core/selftest.h"
 #include "engine/core/timelines_disk.h"
+#include "kernels/device.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -234,6 +235,7 @@ void engine_close(engine *en) {
     if (!en) return;
     mailbox_close(en->box);
     thread_join(en->thread);
+    if (en->pair.device) device_take_over(en->pair.device);
     save_conversations(en);
     timelines_close(en->timelines);
     lookup_free(en->lookup);

@@ -10,6 +10,7 @@
 enum { MAJOR_MIN = 8 };
 
 status device_error(cudaError_t rc, const char *doing, err *e) {
+    cudaGetLastError(); /* told here: what asks after later launches must not find it again */
     return err_set(e, rc == cudaErrorMemoryAllocation ? ERR_MEMORY : ERR_DEVICE, "%s: %s (%s)", doing,
                    cudaGetErrorString(rc), cudaGetErrorName(rc));
 }
@@ -88,7 +89,10 @@ status device_list(device_info *out, int32_t max, int32_t *n, err *e) {
     *n = 0;
     for (int i = 0; i < found && i < max; i++) {
         TRY(read_info(i, &out[i], e));
-        if (cudaSetDevice(i) == cudaSuccess) out[i].free = free_bytes(), out[i].fits = kernels_fit();
+        if (cudaSetDevice(i) == cudaSuccess)
+            out[i].free = free_bytes(), out[i].fits = kernels_fit();
+        else
+            cudaGetLastError(); /* used by someone else alone, say: no matter for the others */
         ++*n;
     }
     return OK;
@@ -150,12 +154,14 @@ status device_open(device **out, int32_t index, err *e) {
     if (rc == cudaSuccess) rc = open_stages(d);
     if (rc != cudaSuccess) {
         device_close(d);
-        cudaGetLastError();
         return device_error(rc, "preparing the GPU", e);
     }
     *out = d;
     return OK;
 }
+
+/* Which GPU is meant is a matter of the thread: without this it would be number 0. */
+void device_take_over(device *d) { device_check(d, cudaSetDevice(d->index), "changing to another thread"); }
 
 void device_close(device *d) {
     if (!d) return;

@@ -68,12 +68,13 @@ template <int EP> __global__ void __launch_bounds__(STORE_THREADS) ctx_store_ker
 
 /* --- commit --- */
 
-constexpr int MOVE_STORES = 64, MOVE_THREADS = 64, TAP_THREADS = 128;
+constexpr int MOVE_STORES = 60, MOVE_THREADS = 64, TAP_THREADS = 128;
 
 /* Stores of one launch; they fit a kernel's 4 KiB of arguments. */
 typedef struct move_stores {
     kv_store at[MOVE_STORES];
 } move_stores;
+static_assert(sizeof(move_stores) + sizeof(step_params *) <= 4096, "arguments of kv_move_kernel");
 
 /* One row over another, in pieces of 16 bytes where all rows allow it. A thread takes the same bytes of every row, so
  * that it reads its part of a row before it writes over it later, and no thread waits for another: a destination is

@@ -176,7 +176,8 @@ status device_capture(device *d, step_params *at, step_params *host, err *e) {
     d->work.host_out = record_of(d, host);
     d->at = at, d->host = host;
     cudaError_t rc = cudaStreamSynchronize(d->stream);
-    if (rc == cudaSuccess) rc = cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeThreadLocal);
+    /* Relaxed: the first launch of a kernel, here or in cuBLASLt, may load its code, which other modes may refuse. */
+    if (rc == cudaSuccess) rc = cudaStreamBeginCapture(d->stream, cudaStreamCaptureModeRelaxed);
     if (rc != cudaSuccess) return device_error(rc, "recording a step", e);
     send_in(d, at, host);
     return OK;
@@ -238,7 +239,10 @@ void device_finish(device *d, const device_graph *g) {
         __builtin_ia32_pause();
         if (polls % POLLS) continue;
         cudaError_t rc = cudaStreamQuery(d->stream);
-        if (rc == cudaErrorNotReady) continue;
+        if (rc == cudaErrorNotReady) {
+            cudaGetLastError(); /* the runtime keeps this answer like an error, for whoever asks after a launch */
+            continue;
+        }
         if (!device_check(d, rc, "running a step")) return;
         if (__atomic_load_n(seq, __ATOMIC_ACQUIRE) == want) return;
         device_check(d, cudaErrorUnknown, "waiting for the result of a step");

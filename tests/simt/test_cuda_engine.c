@@ -23,11 +23,13 @@ typedef enum loss { LOSS_NONE, LOSS_LAUNCH, LOSS_CONTEXT, LOSS_STREAM, LOSS_RESU
 static struct {
     _Atomic loss how;
     _Atomic int launches, queries;
+    _Atomic int kept; /* answers of cudaStreamQuery that cudaGetLastError still tells with the next one */
 } fault;
 
 int __real_cudaGraphLaunch(void *exec, void *stream);
 int __wrap_cudaGraphLaunch(void *exec, void *stream);
 int __real_cudaStreamQuery(void *stream);
+int cudaGetLastError(void);
 int __wrap_cudaStreamQuery(void *stream);
 void __wrap_calibrate(pair *p, width *w);
 
@@ -43,7 +45,11 @@ int __wrap_cudaGraphLaunch(void *exec, void *stream) {
 
 int __wrap_cudaStreamQuery(void *stream) {
     if (fault.how == LOSS_NONE) return __real_cudaStreamQuery(stream);
-    if (atomic_fetch_add(&fault.queries, 1) < 3) return CUDA_NOT_READY;
+    if (cudaGetLastError() != 0) fault.kept++;
+    if (atomic_fetch_add(&fault.queries, 1) < 3) {
+        simt_fail("cudaStreamQuery", 1, CUDA_NOT_READY); /* the runtime keeps it, as on a GPU */
+        return __real_cudaStreamQuery(stream);
+    }
     return fault.how == LOSS_STREAM ? CUDA_ILLEGAL_ADDRESS : 0;
 }
 
@@ -135,6 +141,7 @@ static void lose(loss how, const char *part) {
     engine *en = start();
     fault.launches = GOOD_STEPS;
     fault.queries = 0;
+    fault.kept = 0;
     fault.how = how;
     submit(en, prompt, &running);
     submit(en, prompt, &waiting);
@@ -145,6 +152,7 @@ static void lose(loss how, const char *part) {
     assert_int_equal(running.started, 1);
     assert_true(running.rounds > 0 && running.rounds <= GOOD_STEPS); /* it was in mid-stream */
     assert_int_equal(waiting.rounds, 0);
+    assert_int_equal(fault.kept, 0);
     while (engine_get_state(en, NULL) == ENGINE_READY) engine_wait(en, 100000000);
     assert_int_equal(engine_get_state(en, NULL), ENGINE_FAILED);
     err why;
