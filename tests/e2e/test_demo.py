@@ -557,6 +557,7 @@ def server():
         calls = [[c["function"] for c in x["message"].get("tool_calls", [])] for x in said]
         check("serve: a tool is called, with any speculation", calls[0] and calls.count(calls[0]) == 3 and all(x["finish_reason"] == "tool_calls" for x in said)
               and isinstance(json.loads(calls[0][0]["arguments"]), dict), said)
+        forced_calls(s, body, row["tools"])
         none = json.loads(s.post({**body, "tool_choice": "none", "max_tokens": 40})[1])["choices"][0]
         check("serve: tool_choice none, and none is called", "tool_calls" not in none["message"] and "<tool_call>" not in none["message"]["content"], none)
         turn = said[0]["message"]
@@ -579,6 +580,7 @@ def server():
                        ("prediction", {"type": "content", "content": [{"type": "text"}]}), ("cache_prompt", 1)):
         status, text = s.post(chat(**{field: bad}))
         check(f"serve: 400 for {field} {bad}", status == 400 and field in text, text)
+    forms(s)
     turns(s)
     status, text = s.post(chat(speculation={"tree": 32}))
     check("serve: a tree beyond the limit", status == 400 and "tree" in text, text)
@@ -613,6 +615,111 @@ def server():
     check(f"serve: resident {s.rss() >> 20} MiB, at most {budget >> 20} MiB", s.rss() <= budget, s.rss())
     code, seconds = s.stop()
     check("serve: one signal ends it", code == 0 and seconds < 8, (code, seconds))
+
+
+POINT = {"type": "object", "required": ["name", "size"], "properties": {"name": {"type": "string", "maxLength": 12}, "size": {"type": "integer", "minimum": 3, "maximum": 40},
+                                                                   "kind": {"enum": ["list", "dict"]}}}
+MODES = ({"mode": "off"}, {"mode": "fixed", "max": 7}, {"mode": "fixed", "max": 7, "tree": 31}, {"mode": "auto"})
+
+
+def is_point(text):
+    v = json.loads(text)
+    return (isinstance(v, dict) and set(v) <= {"name", "size", "kind"} and isinstance(v["name"], str) and len(v["name"]) <= 12 and isinstance(v["size"], int)
+            and 3 <= v["size"] <= 40 and v.get("kind", "list") in ("list", "dict"))
+
+
+def schema_format(schema):
+    return {"type": "json_schema", "json_schema": {"name": "answer", "strict": True, "schema": schema}}
+
+
+def streamed(s, body):
+    """Content, calls by index, finish_reason."""
+    status, text = s.post({**body, "stream": True})
+    content, calls, reason = "", {}, None
+    for e in events(text)[0]:
+        for c in e["choices"]:
+            content += c["delta"].get("content") or ""
+            reason = c["finish_reason"] or reason
+            for d in c["delta"].get("tool_calls") or []:
+                f = calls.setdefault(d["index"], {"name": "", "arguments": ""})
+                f["name"] += d["function"].get("name") or ""
+                f["arguments"] += d["function"].get("arguments") or ""
+    return content, [calls[i] for i in sorted(calls)], reason
+
+
+def forced_calls(s, body, tools):
+    required = {t["function"]["name"]: set(t["function"]["parameters"].get("required", [])) for t in tools}
+    for choice in ("required", {"type": "function", "function": {"name": list(required)[-1]}}):
+        for more in ({"temperature": 0}, {"temperature": 1, "seed": 4}):
+            body = {**body, "messages": [{"role": "user", "content": "Hello."}], "tool_choice": choice, "parallel_tool_calls": False, "max_tokens": 300, **more}
+            said = [json.loads(s.post({**body, "speculation": m})[1])["choices"][0] for m in MODES]
+            calls = [[c["function"] for c in x["message"].get("tool_calls", [])] for x in said]
+            good = said[0]["finish_reason"] == "length" or (len(calls[0]) == 1 and calls[0][0]["name"] in (required if choice == "required" else list(required)[-1:])
+                                                            and required[calls[0][0]["name"]] <= set(json.loads(calls[0][0]["arguments"])) and said[0]["finish_reason"] == "tool_calls")
+            check(f"serve: a call is forced by {json.dumps(choice)}, {json.dumps(more)}", good and calls.count(calls[0]) == len(MODES), said)
+            check("serve: streamed, the same forced call", said[0]["finish_reason"] == "length" or streamed(s, body) == ("", calls[0], "tool_calls"), streamed(s, body))
+
+
+def forms(s):
+    """Answers that must be JSON: valid, whole and streamed, with reasoning and without, the same with any speculation."""
+    asked = {"response_format": schema_format(POINT), "max_tokens": 300}
+    with open("tests/prompts.jsonl", encoding="utf-8") as f:
+        thinking = next(r["messages"] for r in map(json.loads, f) if r["class"] == "thinking")
+    for more in ({"temperature": 0}, {"temperature": 1, "seed": 7, "top_p": 0.9}, {"temperature": 0, "chat_template_kwargs": {"enable_thinking": True}, "messages": thinking}):
+        said = [json.loads(s.post(chat(speculation=m, **asked, **more))[1]) for m in MODES]
+        first = said[0]["choices"][0]
+        check(f"serve: a schema is kept, {json.dumps(more)[:90]}", first["finish_reason"] == "stop" and is_point(first["message"]["content"]), first)
+        check(f"serve: the same with any speculation, {json.dumps(more)[:90]}", all(x["choices"][0]["message"] == first["message"] for x in said), said)
+        check(f"serve: streamed, the same, {json.dumps(more)[:90]}", streamed(s, chat(**asked, **more)) == (first["message"]["content"], [], "stop"), first)
+        check("serve: masks take time", all(0 < x["timings"]["mask_ms"] < x["timings"]["predicted_ms"] + x["timings"]["prompt_ms"] for x in said), said)
+        thinks = "chat_template_kwargs" in more
+        check(f"serve: reasoning comes first, {json.dumps(more)[:90]}", bool(first["message"].get("reasoning_content")) == thinks, first)
+    check("serve: a free answer has no masks", "mask_ms" not in json.loads(s.post(chat())[1])["timings"])
+    whole = json.loads(s.post(chat(temperature=0, **asked))[1])["choices"][0]["message"]["content"]
+    cut = json.loads(s.post(chat(temperature=0, **{**asked, "max_tokens": 6}))[1])["choices"][0]
+    check("serve: cut by max_tokens", cut["finish_reason"] == "length" and whole.startswith(cut["message"]["content"]) and len(cut["message"]["content"]) < len(whole), cut)
+    for more in ({"min_tokens": 200}, {"ignore_eos": True}, {"logit_bias": {str(i): -100 for i in range(1000)}}):
+        got = json.loads(s.post(chat(temperature=0, **asked, **more))[1])["choices"][0]
+        check(f"serve: the schema is kept with {json.dumps(more)[:40]}", got["finish_reason"] == "stop" and is_point(got["message"]["content"]), got)
+    got = json.loads(s.post(chat(temperature=0, stop="size", **asked))[1])["choices"][0]
+    check("serve: a stop string inside of JSON", got["finish_reason"] == "stop" and got["stop_reason"] == "size" and whole.startswith(got["message"]["content"]), got)
+    got = json.loads(s.post(chat(temperature=0, response_format={"type": "json_object"}, max_tokens=400))[1])["choices"][0]
+    check("serve: a JSON object", got["message"]["content"].startswith("{") and (got["finish_reason"] == "length" or isinstance(json.loads(got["message"]["content"]), dict)), got)
+    for format, words in (({"type": "json_schema"}, ("schema",)), (schema_format({"type": "object", "properties": {"a": {"not": {}}}}), ("not", "/properties/a"))):
+        status, text = s.post(chat(response_format=format))
+        check(f"serve: {json.dumps(format)[:60]} is refused", status == 400 and json.loads(text)["error"]["param"] == "response_format.json_schema.schema" and all(w in text for w in words), text)
+
+
+def run_forms():
+    """The same from the command line."""
+    with tempfile.TemporaryDirectory() as folder:
+        def file(name, content):
+            path = os.path.join(folder, name)
+            with open(path, "w", encoding="utf-8") as f:
+                f.write(content)
+            return path
+        schema = file("point.json", json.dumps(POINT))
+        tools = file("tools.json", json.dumps(prompts_with_tools()[0]["tools"]))
+        for more in ([], ["--temp", "1", "--seed", "3"], ["--reasoning", "on"]):
+            said = [answer("--json-schema", schema, "--predict", "300", *more, *spec, PROMPT) for spec in (["--spec", "off"], ["--spec", "fixed"], ["--spec", "fixed", "--spec-tree", "16"], [])]
+            check(f"run: a schema is kept, with any speculation {more}", said[0].get("finish_reason") == "stop" and is_point(said[0]["text"]) and all(x["tokens"] == said[0]["tokens"] for x in said)
+                  and all(x["stats"]["mask_ms"] > 0 for x in said), said)
+        got = answer("--json-object", "--predict", "400", PROMPT)
+        check("run: a JSON object", got["text"].startswith("{") and (got["finish_reason"] == "length" or isinstance(json.loads(got["text"]), dict)), got)
+        check("run: a free answer has no masks", answer("--predict", "5", PROMPT)["stats"]["mask_ms"] == 0)
+        for choice in ("required", "search"):
+            said = [answer("--tools", tools, "--tool-choice", choice, "--predict", "300", "--spec", spec, "Hello.") for spec in ("off", "fixed", "auto")]
+            calls = said[0].get("tool_calls", [])
+            check(f"run: a call is forced: {choice}", calls and (choice == "required" or [c["name"] for c in calls] == ["search"]) and all(isinstance(json.loads(c["arguments"]), dict) for c in calls)
+                  and said[0]["finish_reason"] == "tool_calls" and all(x["tokens"] == said[0]["tokens"] for x in said), said)
+        done = skiff("run", "--json-schema", schema, PROMPT)
+        check("run: the text of the schema is printed", done.returncode == 0 and is_point(done.stdout) and b"masks: " in done.stderr, done)
+        wrong = ((["--json-schema", os.path.join(folder, "none.json")], 1, "none.json"), (["--json-schema", file("bad.json", "{")], 1, "not valid JSON"), (["--json-schema", file("list.json", "[]")], 1, "expected an object"),
+                 (["--json-schema", file("odd.json", '{"properties": {"a": {"not": {}}}}')], 1, "/properties/a"), (["--json-schema", file("never.json", '{"type": "integer", "minimum": 3, "maximum": 1}')], 1, "never.json"),
+                 (["--tool-choice", "required"], 2, "--tools"), (["--tools", tools, "--tool-choice", "nobody"], 1, "nobody"))
+        for args, code, word in wrong:
+            done = skiff("run", *args, PROMPT)
+            check(f"run: {args[0]} {os.path.basename(args[-1])} is refused", done.returncode == code and word in done.stderr.decode(), done)
 
 
 def turns(s):
@@ -710,7 +817,7 @@ def cache_dir():
 
 
 def main():
-    for part in (commands, tokens_and_back, tools, text_cases, bench_spec, isa_and_threads, memory_plan, bad_input, damaged_models, interrupts, server, cache_dir, taken_port):
+    for part in (commands, tokens_and_back, tools, run_forms, text_cases, bench_spec, isa_and_threads, memory_plan, bad_input, damaged_models, interrupts, server, cache_dir, taken_port):
         try:
             part()
         except Exception as why:  # one broken part must not hide the others
