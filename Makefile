@@ -284,7 +284,8 @@ SIMT_SAN := address,undefined thread
 SIMT_IN_address,undefined = $(SIMT_SELF) $(SIMT_OPS)
 SIMT_IN_thread            = $(SIMT_SELF) $(filter %_linear %_rows,$(SIMT_OPS))
 SIMT_RUN  = $(patsubst $(B)/%,$(call SIMT_OF,$(SAN))/%,$(SIMT_C) $(SIMT_SELF) $(SIMT_CXX)) \
-            $(if $(SAN),,$(foreach s,$(SIMT_SAN),$(patsubst $(B)/%,$(call SIMT_OF,$(s))/%,$(SIMT_IN_$(s)))))
+            $(if $(SAN),,$(foreach s,$(SIMT_SAN),$(patsubst $(B)/%,$(call SIMT_OF,$(s))/%,$(SIMT_IN_$(s))))) \
+            "simt-golden=./$(call SIMT_OF,$(SAN))/skiff verify golden --backend cuda tests/golden"
 # One architecture of `make check-cuda`, where there is nvcc.
 TEST_ARCH   = sm_90a
 CUDA_CHECKS = "cublaslt=tests/cuda/link_lt.sh build/cuda-$(TEST_ARCH)/tests/cuda/link_lt" "cuda-kernels-selftest=python3 tests/cuda/check_kernels.py --selftest" \
@@ -301,7 +302,7 @@ san-programs: $(B)/skiff $(UNIT) $(OPS) $(REPLAYS)
 simt-builds:
 	@$(MAKE) -j$(JOBS) SIMT=1 simt-programs
 	@$(if $(SAN),,$(foreach s,$(SIMT_SAN),$(MAKE) -j$(JOBS) SIMT=1 SAN=$(s) simt-sanitized &&) true)
-simt-programs: $(SIMT_C) $(SIMT_SELF) $(SIMT_CXX)
+simt-programs: $(B)/skiff $(SIMT_C) $(SIMT_SELF) $(SIMT_CXX)
 simt-sanitized: $(SIMT_IN_$(SAN))
 .PHONY: san-programs simt-builds simt-programs simt-sanitized
 test-unit: deps-test $(B)/skiff $(UNIT) ## tests/unit and the text cases; T=pattern selects of tests/unit
