@@ -323,7 +323,7 @@ deps-fuzz: deps
 test-ops: deps-test $(OPS) ## every op, case by case, against the scalar reference
 	@$(RUN) $(OPS)
 test-simt: deps-test simt-builds ## CUDA kernels as fibers on the CPU, and the shim that they run on
-	@$(RUN) $(SIMT_RUN)
+	@$(RUN) --jobs $(JOBS) $(SIMT_RUN)
 test-model: deps-test skiff $(MODEL) ## the promises on the demo pair: golden, invariance, purity, acceptance, lossless
 	@$(RUN) $(MODEL) $(GOLDEN) $(LOSSLESS)
 test-e2e: deps-test skiff $(SCRIPT) ## the server over real sockets
