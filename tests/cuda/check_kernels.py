@@ -213,10 +213,13 @@ def check(args):
     comparable = version == ptxas_version()
     if not comparable:
         print(f"note: {args.record} is of nvcc {version}, this is {ptxas_version()}: registers are not compared")
-    cuobjdump = find_tool("cuobjdump", args.tools)
-    if not cuobjdump:
-        print("skip instructions: there is no cuobjdump (of the CUDA toolkit, or the Python package "
-              "nvidia-cuda-cuobjdump)")
+    cuobjdump, nvdisasm = find_tool("cuobjdump", args.tools), find_tool("nvdisasm", args.tools)
+    if not cuobjdump or not nvdisasm:
+        cuobjdump = None
+        print("skip instructions: there is no cuobjdump, or no nvdisasm for it (of the CUDA toolkit, or the Python "
+              "packages nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm)")
+    else:
+        os.environ["PATH"] += os.pathsep + os.path.dirname(os.path.abspath(nvdisasm))
     faults = compare_lists(kernels, record) if comparable else []
     hot, spilling = 0, []
     for path, some in found.items():
