@@ -262,8 +262,8 @@ $(FUZZERS): $(B)/tests/fuzz/fuzz-%: $(B)/tests/fuzz/fuzz_%.o $(FUZZ_LIB)
 
 # "@": alone, because it measures time or uses every processor.
 LOSSLESS = $(foreach t,1 2,"$(if $(filter 2,$t),@)lossless-$(t)-threads=./$(B)/skiff verify lossless --prompts tests/prompts.jsonl --limit 16 --predict 120 --threads $(t) --shapes chains") \
-           "lossless-combinations=./$(B)/skiff verify lossless --prompts tests/prompts.jsonl --limit 6 --predict 60 --threads 1 --shapes combinations" \
-           "lossless-fp8=./$(B)/skiff verify lossless --prompts tests/prompts.jsonl --limit 4 --predict 50 --threads 1 --shapes combinations --kv-dtype fp8_e4m3"
+           "lossless-combinations=./$(B)/skiff verify lossless --prompts tests/prompts.jsonl --limit 4 --predict 60 --threads 1 --shapes combinations" \
+           "lossless-fp8=./$(B)/skiff verify lossless --prompts tests/prompts.jsonl --limit 3 --predict 50 --threads 1 --shapes combinations --kv-dtype fp8_e4m3"
 GOLDEN   = "golden=./$(B)/skiff verify golden tests/golden"
 TEXT     = "text=./$(B)/skiff verify text tests/golden"
 # The same text side against other programs; the whole of it is "make test-text-full".
