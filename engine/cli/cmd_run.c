@@ -139,7 +139,7 @@ static status encode(const run_opts *o, const run_tools *tools, const text_model
         rq->reply.start = REPLY_RAW;
     } else {
         s = render(o, tools, tm, prompt, &rendered, e);
-        if (s == OK) s = chat_encode(tm, buf_view(&rendered), o->guard, &ids, e);
+        if (s == OK) s = chat_encode(tm, buf_view(&rendered), o->guard, NULL, &ids, e);
         if (s == OK) rq->reply.start = chat_start(tm, ids.ids, ids.n);
         rq->thinks = rq->reply.start == REPLY_REASONING;
         rq->thinks_at_most = o->thinking_max >= 0;

@@ -36,7 +36,7 @@ static status encode(const pair *p, const json_t *o, token_list *out, err *e) {
     if (!json_is_array(rq.tools)) rq.tools = NULL;
     buf rendered = { 0 };
     status s = chat_render(p->text, &rq, &rendered, NULL, e);
-    if (s == OK) s = chat_encode(p->text, buf_view(&rendered), false, out, e);
+    if (s == OK) s = chat_encode(p->text, buf_view(&rendered), false, NULL, out, e);
     buf_free(&rendered);
     json_decref(kwargs);
     return s;

@@ -190,7 +190,7 @@ static status render(const api_call *call, draft *d, err *e) {
     int64_t t0 = clock_ns();
     TRY(chat_render(tm, &rq, &d->prompt, d->param, e));
     int64_t t1 = clock_ns();
-    TRY(chat_encode(tm, buf_view(&d->prompt), rq.guard, &d->ids, e));
+    TRY(chat_encode(tm, buf_view(&d->prompt), rq.guard, call->sv->known, &d->ids, e));
     TRY(encode_prediction(tm, d, e));
     d->template_ns = t1 - t0;
     d->tokenize_ns = clock_ns() - t1;

@@ -11,7 +11,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
-enum { PORTS_TRIED = 32, DRAIN_BATCH = 64, LAST_WORDS_MS = 2000, WAIT_NS = 100 * 1000 * 1000 };
+enum { PORTS_TRIED = 32, DRAIN_BATCH = 64, LAST_WORDS_MS = 2000, WAIT_NS = 100 * 1000 * 1000, KNOWN_BYTES = 64 << 20 };
 
 /* ------------------------------------------------------------------ generations */
 
@@ -208,13 +208,18 @@ static void close_server(server *sv) {
 
 status server_run(engine *en, const server_options *opt, err *e) {
     err local = { 0 };
-    server sv = { .opt = with_defaults(opt), .en = en, .started = time(NULL), .failure_text = e ? e : &local };
+    server sv = { .opt = with_defaults(opt),
+                  .en = en,
+                  .started = time(NULL),
+                  .known = segments_new(KNOWN_BYTES),
+                  .failure_text = e ? e : &local };
     /* A write to a client that has gone must be an error of that write, not the end of the process. */
     struct sigaction ignore = { .sa_handler = SIG_IGN }, before;
     sigaction(SIGPIPE, &ignore, &before);
     status s = open_server(&sv, e);
     if (s == OK) s = loop_run(sv.l, e);
     if (sv.l) close_server(&sv);
+    segments_free(sv.known);
     sigaction(SIGPIPE, &before, NULL);
     return s != OK ? s : sv.failure;
 }

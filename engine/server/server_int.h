@@ -7,6 +7,7 @@
 #include "engine/server/net/http.h"
 #include "engine/server/net/loop.h"
 #include "engine/server/server.h"
+#include "engine/text/segments.h"
 
 /* A consumer of one generation's events. The server calls `event` for each, oldest first, then `flush` once per drained
  * batch: everything that came together leaves together. After the flush that follows GEN_DONE or GEN_FAILED the server
@@ -31,6 +32,7 @@ typedef struct server {
     loop_timer *grace;
     bool is_grace_over;
     gen_sink *sinks; /* whose last event has not come */
+    segments *known; /* what prompts were made of, by text; the loop thread's */
     bool is_ready, is_stopping;
     status failure;
     err *failure_text;

@@ -385,12 +385,12 @@ status chat_render(const text_model *tm, const chat_request *rq, buf *out, char 
     return s;
 }
 
-status chat_encode(const text_model *tm, str prompt, bool guard, token_list *out, err *e) {
+status chat_encode(const text_model *tm, str prompt, bool guard, struct segments *known, token_list *out, err *e) {
     size_t n = out->n;
     int32_t start = text_start_token(tm);
     if (start >= 0) token_list_push(out, start);
     size_t head = out->n;
-    status s = guard ? text_encode_guarded(tm, prompt, out, e) : text_encode(tm, prompt, true, out, e);
+    status s = text_encode_known(tm, prompt, guard, known, out, e);
     if (s != OK) out->n = n;
     if (s != OK || head == n || out->n == head || out->ids[head] != start) return s;
     memmove(out->ids + n, out->ids + head, (out->n - head) * sizeof *out->ids);

@@ -22,8 +22,8 @@ typedef struct chat_request {
 status chat_render(const text_model *tm, const chat_request *rq, buf *out, char param[64], err *e);
 
 /* Ids of a rendered prompt, appended to out, with one start token at the head: the template's own, or one that is put
- * there. guard: as in the request. */
-status chat_encode(const text_model *tm, str prompt, bool guard, token_list *out, err *e);
+ * there. guard: as in the request; known: as in text_encode_known. */
+status chat_encode(const text_model *tm, str prompt, bool guard, struct segments *known, token_list *out, err *e);
 
 /* Start state of the reply, from the tail of the encoded prompt: "<think>" -> REPLY_REASONING, else REPLY_CONTENT. */
 reply_start chat_start(const text_model *tm, const int32_t *ids, size_t n);

@@ -219,6 +219,11 @@ status text_encode(const text_model *tm, str text, bool added, token_list *out, 
 
 void text_put_guarded(const text_model *tm, str text, buf *out) { tokenizer_put_guarded(tm->tokens, text, out); }
 
+status text_encode_known(const text_model *tm, str text, bool guarded, struct segments *known, token_list *out,
+                         err *e) {
+    return tokenizer_encode_known(tm->tokens, text, guarded, known, out, e);
+}
+
 status text_encode_guarded(const text_model *tm, str text, token_list *out, err *e) {
     return tokenizer_encode_guarded(tm->tokens, text, out, e);
 }

@@ -44,6 +44,10 @@ status text_encode(const text_model *tm, str text, bool added, token_list *out, 
 #define TEXT_GUARD "\xEF\xB7\x90"
 void text_put_guarded(const text_model *tm, str text, buf *out);
 status text_encode_guarded(const text_model *tm, str text, token_list *out, err *e);
+/* text_encode with added tokens, or text_encode_guarded; what was encoded before between two added tokens is taken from
+ * `known`, which remembers what is new (segments.h). NULL: nothing is known. */
+struct segments;
+status text_encode_known(const text_model *tm, str text, bool guarded, struct segments *known, token_list *out, err *e);
 /* Gives what text_encode makes its tokens of, in order: added tokens, and the pieces of the text between them that are
  * encoded one by one. For checks of the tokenizer. Pieces may have been given before a failure. */
 typedef void text_sink(void *ctx, str piece);

@@ -10,6 +10,7 @@
 #include "engine/base/utf8.h"
 #include "engine/text/bpe.h"
 #include "engine/text/pretok.h"
+#include "engine/text/segments.h"
 #include "engine/text/tokfile.h"
 #include "engine/text/vocab.h"
 
@@ -240,9 +241,10 @@ typedef struct encoding {
     const tokenizer *t;
     pretok_work *cut;
     bpe_work work;
-    buf name;      /* of a piece, for whole_first */
-    bool guarded;  /* guards are left out of what is encoded */
-    buf unguarded; /* a text without them */
+    buf name;        /* of a piece, for whole_first */
+    bool guarded;    /* guards are left out of what is encoded */
+    buf unguarded;   /* a text without them */
+    segments *known; /* NULL: every text is encoded */
     token_list *out;
     text_sink *sink; /* NULL: to tokens */
     void *ctx;
@@ -291,9 +293,23 @@ static str leave_out_guards(encoding *en, str text) {
     return buf_view(&en->unguarded);
 }
 
+static status cut_text(encoding *en, str text, err *e) {
+    return pretok_split(en->cut, en->guarded ? leave_out_guards(en, text) : text, put_piece, en, e);
+}
+
+/* A text between added tokens. */
+static status put_between(encoding *en, str text, err *e) {
+    if (!en->known) return cut_text(en, text, e);
+    if (segments_get(en->known, text, en->guarded, en->out)) return OK;
+    size_t from = en->out->n;
+    TRY(cut_text(en, text, e));
+    segments_put(en->known, text, en->guarded, en->out->ids + from, en->out->n - from);
+    return OK;
+}
+
 /* level: the set of added tokens to look for, and then the later ones; 2: none. */
 static status put_text(encoding *en, int level, str text, err *e) {
-    if (level == 2) return pretok_split(en->cut, en->guarded ? leave_out_guards(en, text) : text, put_piece, en, e);
+    if (level == 2) return put_between(en, text, e);
     added_scan scan = { .set = en->t->sets[level], .words = en->cut, .text = text };
     str gap;
     const added_token *found;
@@ -316,10 +332,10 @@ static status check_text(str text, err *e) {
     return OK;
 }
 
-static status encode(const tokenizer *t, str text, int level, bool guarded, token_list *out, err *e) {
+static status encode(const tokenizer *t, str text, int level, bool guarded, segments *known, token_list *out, err *e) {
     TRY(check_text(text, e));
     size_t n = out->n;
-    encoding en = { .t = t, .cut = pretok_work_new(t->cut), .guarded = guarded, .out = out };
+    encoding en = { .t = t, .cut = pretok_work_new(t->cut), .guarded = guarded, .known = known, .out = out };
     status s = put_text(&en, level, text, e);
     pretok_work_free(en.cut);
     bpe_work_deinit(&en.work);
@@ -330,11 +346,15 @@ static status encode(const tokenizer *t, str text, int level, bool guarded, toke
 }
 
 status tokenizer_encode(const tokenizer *t, str text, bool added, token_list *out, err *e) {
-    return encode(t, text, added ? 0 : 2, false, out, e);
+    return encode(t, text, added ? 0 : 2, false, NULL, out, e);
+}
+
+status tokenizer_encode_known(const tokenizer *t, str text, bool guarded, segments *known, token_list *out, err *e) {
+    return encode(t, text, 0, guarded, known, out, e);
 }
 
 status tokenizer_encode_guarded(const tokenizer *t, str text, token_list *out, err *e) {
-    return encode(t, text, 0, true, out, e);
+    return encode(t, text, 0, true, NULL, out, e);
 }
 
 /* Whether a token counts may depend on its neighbours, which are not known here: every one is broken up. */

@@ -7,6 +7,7 @@
 #include "engine/text/text.h"
 
 typedef struct tokenizer tokenizer;
+struct segments;
 
 /* json: the file, which may go away afterwards. limit: every id must be below it. ERR_MODEL says what is broken,
  * unknown or not supported, by the name that it has in the file. */
@@ -15,6 +16,9 @@ void tokenizer_free(tokenizer *t); /* NULL is fine */
 
 /* As text_encode, text_put_guarded, text_encode_guarded, text_split. */
 status tokenizer_encode(const tokenizer *t, str text, bool added, token_list *out, err *e);
+/* As text_encode_known. */
+status tokenizer_encode_known(const tokenizer *t, str text, bool guarded, struct segments *known, token_list *out,
+                              err *e);
 void tokenizer_put_guarded(const tokenizer *t, str text, buf *out);
 status tokenizer_encode_guarded(const tokenizer *t, str text, token_list *out, err *e);
 status tokenizer_split(const tokenizer *t, str text, bool added, text_sink *sink, void *ctx, err *e);

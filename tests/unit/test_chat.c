@@ -336,7 +336,7 @@ static void test_one_start_token(void **state) {
         chat_request rq = { .messages = messages };
         assert_int_equal(chat_render(tm, &rq, &text, NULL, &e), OK);
         token_list_push(&ids, 77); /* what is there before stays */
-        assert_int_equal(chat_encode(tm, buf_view(&text), false, &ids, &e), OK);
+        assert_int_equal(chat_encode(tm, buf_view(&text), false, NULL, &ids, &e), OK);
         assert_int_equal(ids.ids[0], 77);
         assert_int_equal(ids.ids[1], 2);
         assert_true(ids.n == 2 || ids.ids[2] != 2);
