@@ -14,7 +14,7 @@ typedef struct serve_opts {
     const char *host, *alias, *key, *key_file, *cors, *names, *kwargs;
     int64_t port, queue, body_mib, grace;
     double ping;
-    bool guard_content, strict_params, strict_model, verbose, quiet;
+    bool no_recall, guard_content, strict_params, strict_model, verbose, quiet;
 } serve_opts;
 
 static const opt LIST[] = {
@@ -42,6 +42,8 @@ static const opt LIST[] = {
     { "chat-template-kwargs", .aliases = "default-chat-template-kwargs", .value = "JSON",
       OPT_TEXT_AT(serve_opts, kwargs),
       .help = "defaults for the chat template, for example {\"enable_thinking\": true}" },
+    { "no-recall", OPT_SET_AT(serve_opts, no_recall),
+      .help = "do not put reasoning of earlier answers back into histories that come without it" },
     { "no-control-in-content", OPT_SET_AT(serve_opts, guard_content),
       .help = "control tokens in messages of users and tools are ordinary characters" },
     { "strict-params", OPT_SET_AT(serve_opts, strict_params),
@@ -119,6 +121,7 @@ static server_options server_opts(const serve_opts *o, const opts_found *found, 
                              .cors_origins = o->cors,
                              .host_names = o->names,
                              .kwargs_json = o->kwargs,
+                             .no_recall = o->no_recall,
                              .guard_content = o->guard_content,
                              .strict_params = o->strict_params,
                              .strict_model = o->strict_model,

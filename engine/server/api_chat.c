@@ -3,6 +3,7 @@
  * A chat lives from a successful submit to the last event of its generation. The exchange may end earlier (the client
  * went: the generation is cancelled and its remaining events are read without effect), never later. */
 #include "engine/server/api_chat_int.h"
+#include "engine/server/api_recall.h"
 
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
@@ -35,6 +36,7 @@ static void chat_free(chat *c) {
     buf_free(&c->common);
     parts_free(&c->open);
     answer_free(&c->whole);
+    buf_free(&c->call_ids);
     buf_free(&c->tokens);
     buf_free(&c->logprobs);
     api_meter_deinit(&c->meter);
@@ -76,6 +78,12 @@ static void log_summary(const chat *c, const char *how) {
              decode_ms > 0 ? (t->generated - 1) * 1e3 / decode_ms : 0.0, t->steps, t->accepted, t->drafted, how);
 }
 
+/* The client has the answer; its next request may come without what was thought. */
+static void keep_reasoning(const chat *c) {
+    if (c->sv->recall)
+        recall_put(c->sv->recall, buf_view(&c->whole.content), buf_view(&c->call_ids), buf_view(&c->whole.reasoning));
+}
+
 static void finish(chat *c, const gen_event *ev) {
     if (ev->u.end.why == DONE_CANCELLED) {
         log_summary(c, "cancelled");
@@ -91,12 +99,14 @@ static void finish(chat *c, const gen_event *ev) {
     if (!c->x) return;
     if (c->p.stream) {
         chat_write_end_(c, &end);
+        keep_reasoning(c);
         return;
     }
     buf body = { 0 };
     http_exchange *x = c->x;
     c->x = NULL;
     chat_write_whole_(c, &end, &body);
+    keep_reasoning(c);
     http_reply(x, 200, "application/json", buf_view(&body));
     buf_free(&body);
 }
@@ -114,9 +124,8 @@ static void on_round(chat *c, const gen_event *ev) {
 
 static void on_part(chat *c, const gen_event *ev) {
     if (ev->kind == GEN_CALL_END) c->has_called |= ev->u.call.complete;
-    if (!c->p.stream)
-        answer_put_event(&c->whole, ev);
-    else if (ev->kind != GEN_CALL_END) /* no chunk says that */
+    answer_put_event(&c->whole, ev);
+    if (c->p.stream && ev->kind != GEN_CALL_END) /* no chunk says that */
         parts_put(&c->open, ev->kind, ev->text);
 }
 
@@ -187,6 +196,8 @@ static status render(const api_call *call, draft *d, err *e) {
         snprintf(d->param, sizeof d->param, "messages");
         return err_set(e, ERR_REQUEST, "messages must be an array with at least one message");
     }
+    int restored = call->sv->recall ? recall_restore(call->sv->recall, json_object_get(d->body, "messages")) : 0;
+    if (restored) log_info("chat", "reasoning was put back into %d message%s", restored, restored == 1 ? "" : "s");
     int64_t t0 = clock_ns();
     TRY(chat_render(tm, &rq, &d->prompt, d->param, e));
     int64_t t1 = clock_ns();

@@ -20,7 +20,8 @@ typedef struct chat {
     api_meter meter;
     sse out;         /* while x is there and p.stream is set */
     parts open;      /* of a stream: what the open round has said */
-    answer whole;    /* of an answer that is not streamed */
+    answer whole;    /* so far */
+    buf call_ids;    /* that were given out, each with a NUL behind it */
     int32_t n_calls; /* begun in the stream */
     bool has_called; /* a call is complete */
     buf tokens;      /* int32_t, with return_token_ids: not yet written */

@@ -115,6 +115,11 @@ typedef struct delta {
     const chat_end *end;
 } delta;
 
+static void new_call_id(chat *c, char id[40]) {
+    api_new_id(id, "call_");
+    buf_put(&c->call_ids, id, strlen(id) + 1);
+}
+
 /* A client merges chunks of a call by its index; id, type and name stand in the first one only. */
 static void write_call(chat *c, jsonw *w, const delta *d) {
     char id[40];
@@ -124,7 +129,7 @@ static void write_call(chat *c, jsonw *w, const delta *d) {
     c->n_calls += d->name.p != NULL;
     jsonw_key_int(w, "index", c->n_calls - 1);
     if (d->name.p) {
-        api_new_id(id, "call_");
+        new_call_id(c, id);
         jsonw_key_str(w, "id", str_of(id));
         jsonw_key_str(w, "type", STR("function"));
     }
@@ -240,12 +245,12 @@ void chat_write_error_(chat *c, int code, str message) {
     sse_put_done(&c->out);
 }
 
-static void write_calls(jsonw *w, const answer *a) {
+static void write_calls(chat *c, jsonw *w, const answer *a) {
     char id[40];
     jsonw_key(w, "tool_calls");
     jsonw_begin_array(w);
     for (size_t i = 0; i < a->n_calls; i++) {
-        api_new_id(id, "call_");
+        new_call_id(c, id);
         jsonw_begin_object(w);
         jsonw_key_str(w, "id", str_of(id));
         jsonw_key_str(w, "type", STR("function"));
@@ -260,7 +265,7 @@ static void write_calls(jsonw *w, const answer *a) {
 }
 
 /* The content may be null beside calls only. */
-static void write_message(const chat *c, jsonw *w) {
+static void write_message(chat *c, jsonw *w) {
     const answer *a = &c->whole;
     str content = buf_view(&a->content);
     if (a->n_calls && !content.n) content = (str){ 0 };
@@ -269,7 +274,7 @@ static void write_message(const chat *c, jsonw *w) {
     jsonw_key_str(w, "content", content);
     if (a->reasoning.len) write_reasoning(c, w, buf_view(&a->reasoning));
     jsonw_key_null(w, "refusal");
-    if (a->n_calls) write_calls(w, a);
+    if (a->n_calls) write_calls(c, w, a);
     jsonw_end_object(w);
 }
 

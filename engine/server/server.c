@@ -4,6 +4,7 @@
 #include "engine/base/mem.h"
 #include "engine/server/api.h"
 #include "engine/server/api_params.h"
+#include "engine/server/api_recall.h"
 #include "engine/server/route.h"
 #include "engine/server/server_int.h"
 
@@ -11,7 +12,14 @@
 #include <signal.h>
 #include <stdlib.h>
 
-enum { PORTS_TRIED = 32, DRAIN_BATCH = 64, LAST_WORDS_MS = 2000, WAIT_NS = 100 * 1000 * 1000, KNOWN_BYTES = 64 << 20 };
+enum {
+    PORTS_TRIED = 32,
+    DRAIN_BATCH = 64,
+    LAST_WORDS_MS = 2000,
+    WAIT_NS = 100 * 1000 * 1000,
+    KNOWN_BYTES = 64 << 20,
+    RECALL_BYTES = 16 << 20
+};
 
 /* ------------------------------------------------------------------ generations */
 
@@ -212,6 +220,7 @@ status server_run(engine *en, const server_options *opt, err *e) {
                   .en = en,
                   .started = time(NULL),
                   .known = segments_new(KNOWN_BYTES),
+                  .recall = opt->no_recall ? NULL : recall_new(RECALL_BYTES),
                   .failure_text = e ? e : &local };
     /* A write to a client that has gone must be an error of that write, not the end of the process. */
     struct sigaction ignore = { .sa_handler = SIG_IGN }, before;
@@ -220,6 +229,7 @@ status server_run(engine *en, const server_options *opt, err *e) {
     if (s == OK) s = loop_run(sv.l, e);
     if (sv.l) close_server(&sv);
     segments_free(sv.known);
+    recall_free(sv.recall);
     sigaction(SIGPIPE, &before, NULL);
     return s != OK ? s : sv.failure;
 }

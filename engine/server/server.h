@@ -16,6 +16,7 @@ typedef struct server_options {
     const char *cors_origins; /* "http://a:3000,https://b", "*": everyone; NULL: no foreign origin */
     const char *host_names;   /* further names for the Host header, "box.lan,box"; NULL: none */
     const char *kwargs_json;  /* defaults of chat_template_kwargs, a JSON object; NULL: none */
+    bool no_recall;           /* reasoning that a client leaves out of the history is not put back */
     bool guard_content;       /* control tokens in contents of users and tools are ordinary text */
     bool strict_params;       /* unknown request fields are refused instead of listed */
     bool strict_model;        /* other model names are refused */

@@ -31,8 +31,9 @@ typedef struct server {
     time_t started;
     loop_timer *grace;
     bool is_grace_over;
-    gen_sink *sinks; /* whose last event has not come */
-    segments *known; /* what prompts were made of, by text; the loop thread's */
+    gen_sink *sinks;       /* whose last event has not come */
+    segments *known;       /* what prompts were made of, by text; the loop thread's */
+    struct recall *recall; /* reasoning of earlier answers; NULL: off */
     bool is_ready, is_stopping;
     status failure;
     err *failure_text;

@@ -582,6 +582,7 @@ def server():
         check(f"serve: 400 for {field} {bad}", status == 400 and field in text, text)
     forms(s)
     turns(s)
+    remembered(s)
     status, text = s.post(chat(speculation={"tree": 32}))
     check("serve: a tree beyond the limit", status == 400 and "tree" in text, text)
     sampled = chat(temperature=1.0, seed=7)
@@ -740,6 +741,20 @@ def turns(s):
     check("serve: the last answer again, for one row", again == text and cached == prompt - 1, (prompt, cached))
     other, prompt, cached = ask(talk[:-3] + [{"role": "user", "content": "Something else."}])
     check("serve: a changed last message keeps what stands before", cached >= prompt - 40, (prompt, cached))
+
+
+def remembered(s):
+    """A client that does not send the reasoning back gets the prompt of one that does."""
+    think = {"max_tokens": 100, "temperature": 0, "chat_template_kwargs": {"enable_thinking": True}}
+    ask = [{"role": "user", "content": "Hello"}]  # an answer with both, and soon
+    whole = json.loads(s.post({"messages": ask, **think})[1])["choices"][0]["message"]
+
+    def prompt(**more):
+        said = {"role": "assistant", "content": whole["content"], **more}
+        return json.loads(s.post({"messages": [*ask, said, {"role": "user", "content": "Go on."}], **think, "max_tokens": 1})[1])["usage"]["prompt_tokens"]
+
+    bare, sent, short = prompt(), prompt(reasoning_content=whole["reasoning_content"]), prompt(reasoning_content="x")
+    check("serve: reasoning that a client leaves out is put back", whole["content"] and bare == sent > short, (bare, sent, short, whole))
 
 
 def close_frees_the_engine(s):
