@@ -70,10 +70,13 @@ def agent_request(code):
 
 
 def agent(ours, repeat):
+    """The prompt when nothing is known, and with one more message when the prompt is known, as in a server."""
     request = agent_request(library(100000))
+    ours.ask([request | {"known": True}])
     out = {}
-    for name, extra in (("first", []), ("next", [{"role": "user", "content": "And now?"}])):
-        turns = ours.ask([request | {"messages": request["messages"] + extra}] * repeat)
+    for name, known in (("first", False), ("next", True)):
+        extra = [[{"role": "user", "content": f"And now number {i}?"}] if known else [] for i in range(repeat)]
+        turns = ours.ask([request | {"known": known, "messages": request["messages"] + more} for more in extra])
         out[name] = {"bytes": turns[0]["bytes"], "tokens": turns[0]["n"], **{part + "_ms": statistics.median(t[part + "_ns"] for t in turns) / 1e6 for part in ("render", "encode")}}
     return out
 

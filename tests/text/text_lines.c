@@ -7,24 +7,28 @@
  *   {"split": TEXT}                         -> {"pieces": [TEXT...]}, added tokens not looked for
  *   {"decode": [ID...]}                     -> {"text": TEXT}
  *   {"template": SOURCE, "vars": {...}}     -> {"text": TEXT}
- *   {"messages": [...], "tools", "chat_template_kwargs", "add_generation_prompt"} -> {"text": TEXT}, through
- * chat_render What fails gives {"error": MESSAGE, "stage": "parse" or "run"}; a line that is no request ends the
+ *   {"messages": [...], "tools", "chat_template_kwargs", "add_generation_prompt"} -> {"text": TEXT}, by chat_render
+ *   {"messages": ..., "timed": true, "known": BOOL} -> {"bytes", "n", "render_ns", "encode_ns"}; known: as in a server,
+ *                                              what earlier lines of that kind encoded is known
+ * What fails gives {"error": MESSAGE, "stage": "parse" or "run"}; a line that is no request ends the
  * program. */
 #include "engine/base/clock.h"
 #include "engine/base/file.h"
 #include "engine/server/api_json.h"
 #include "engine/text/chat.h"
+#include "engine/text/segments.h"
 #include "engine/text/text.h"
 #include "engine/text/tmpl.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { FILE_BYTES_MAX = 1 << 30, IDS_MAX = 1 << 20 };
+enum { FILE_BYTES_MAX = 1 << 30, IDS_MAX = 1 << 20, KNOWN_BYTES = 64 << 20 };
 
 typedef struct server {
     text_model *tm;
     arena *mem; /* of one line */
+    segments *known;
     buf out;
 } server;
 
@@ -128,7 +132,8 @@ static status do_chat(server *sv, str line, err *e) {
     status s = chat_render(sv->tm, &rq, &text, NULL, e);
     rendered = clock_ns();
     if (s == OK && json_is_true(json_object_get(tree, "timed"))) {
-        s = text_encode(sv->tm, buf_view(&text), true, &ids, e);
+        segments *known = json_is_true(json_object_get(tree, "known")) ? sv->known : NULL;
+        s = text_encode_known(sv->tm, buf_view(&text), false, known, &ids, e);
         buf_printf(&sv->out, "{\"bytes\":%zu,\"n\":%zu,\"render_ns\":%lld,\"encode_ns\":%lld}", text.len, ids.n,
                    (long long)(rendered - start), (long long)(clock_ns() - rendered));
     } else if (s == OK) {
@@ -158,7 +163,7 @@ static status serve(server *sv, str line, const char **stage, err *e) {
 }
 
 static int serve_all(text_model *tm) {
-    server sv = { .tm = tm };
+    server sv = { .tm = tm, .known = segments_new(KNOWN_BYTES) };
     char *line = NULL;
     size_t cap = 0;
     int code = 0;
@@ -177,6 +182,7 @@ static int serve_all(text_model *tm) {
         arena_free(sv.mem);
     }
     free(line);
+    segments_free(sv.known);
     buf_free(&sv.out);
     return code;
 }
