@@ -78,10 +78,16 @@ static void log_summary(const chat *c, const char *how) {
              decode_ms > 0 ? (t->generated - 1) * 1e3 / decode_ms : 0.0, t->steps, t->accepted, t->drafted, how);
 }
 
-/* The client has the answer; its next request may come without what was thought. */
-static void keep_reasoning(const chat *c) {
-    if (c->sv->recall)
-        recall_put(c->sv->recall, buf_view(&c->whole.content), buf_view(&c->call_ids), buf_view(&c->whole.reasoning));
+/* The client has the answer; its next request may come without what was thought, or with the calls in other words. */
+static void keep_answer(const chat *c) {
+    if (!c->sv->recall) return;
+    str ids = buf_view(&c->call_ids);
+    recall_put(c->sv->recall, buf_view(&c->whole.content), ids, buf_view(&c->whole.reasoning));
+    for (size_t i = 0, at = 0; i < c->whole.n_calls && at < ids.n; i++) {
+        str id = str_of(ids.p + at);
+        recall_put_call(c->sv->recall, id, buf_view(&c->whole.calls[i].arguments));
+        at += id.n + 1;
+    }
 }
 
 static void finish(chat *c, const gen_event *ev) {
@@ -99,14 +105,14 @@ static void finish(chat *c, const gen_event *ev) {
     if (!c->x) return;
     if (c->p.stream) {
         chat_write_end_(c, &end);
-        keep_reasoning(c);
+        keep_answer(c);
         return;
     }
     buf body = { 0 };
     http_exchange *x = c->x;
     c->x = NULL;
     chat_write_whole_(c, &end, &body);
-    keep_reasoning(c);
+    keep_answer(c);
     http_reply(x, 200, "application/json", buf_view(&body));
     buf_free(&body);
 }
@@ -197,7 +203,9 @@ static status render(const api_call *call, draft *d, err *e) {
         return err_set(e, ERR_REQUEST, "messages must be an array with at least one message");
     }
     int restored = call->sv->recall ? recall_restore(call->sv->recall, json_object_get(d->body, "messages")) : 0;
-    if (restored) log_info("chat", "reasoning was put back into %d message%s", restored, restored == 1 ? "" : "s");
+    if (restored)
+        log_info("chat", "restored in %d earlier message%s what the client left out or rewrote", restored,
+                 restored == 1 ? "" : "s");
     int64_t t0 = clock_ns();
     TRY(chat_render(tm, &rq, &d->prompt, d->param, e));
     int64_t t1 = clock_ns();

@@ -52,6 +52,38 @@ static void test_content_and_calls(void **state) {
     recall_free(r);
 }
 
+/* Arguments in other words get the model's, others stay what the client sent. */
+static void test_arguments(void **state) {
+    (void)state;
+    recall *r = recall_new(1 << 16);
+    static const char WRITTEN[] = "{\"path\": \"a\", \"line\": 7, \"x\": 1.50}";
+    recall_put_call(r, STR("call_1"), str_of(WRITTEN));
+    recall_put_call(r, STR("call_2"), STR(""));
+    static const struct {
+        const char *role, *id, *sent;
+        bool restored;
+    } ROWS[] = {
+        { "assistant", "call_1", "{\"line\":7,\"x\":1.5,\"path\":\"a\"}", true },
+        { "assistant", "call_1", WRITTEN, false },
+        { "assistant", "call_1", "{\"line\":8,\"x\":1.5,\"path\":\"a\"}", false },
+        { "assistant", "call_1", "{\"line\":7", false },
+        { "assistant", "call_2", "{}", false },
+        { "assistant", "call_3", "{\"line\":7,\"x\":1.5,\"path\":\"a\"}", false },
+        { "user", "call_1", "{\"line\":7,\"x\":1.5,\"path\":\"a\"}", false },
+    };
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++) {
+        json_t *m = json_pack("[{s:s, s:[{s:s, s:{s:s}}, i]}]", "role", ROWS[i].role, "tool_calls", "id", ROWS[i].id,
+                              "function", "arguments", ROWS[i].sent, 3);
+        assert_non_null(m);
+        assert_int_equal(recall_restore(r, m), ROWS[i].restored);
+        const json_t *call = json_array_get(json_object_get(json_array_get(m, 0), "tool_calls"), 0);
+        const json_t *now = json_object_get(json_object_get(call, "function"), "arguments");
+        assert_string_equal(json_string_value(now), ROWS[i].restored ? WRITTEN : ROWS[i].sent);
+        json_decref(m);
+    }
+    recall_free(r);
+}
+
 /* The last reasoning behind the same words counts; zero bytes are text. */
 static void test_again(void **state) {
     (void)state;
@@ -102,7 +134,7 @@ static void test_bound(void **state) {
 }
 
 int main(void) {
-    const struct CMUnitTest tests[] = { cmocka_unit_test(test_content_and_calls), cmocka_unit_test(test_again),
-                                        cmocka_unit_test(test_bound) };
+    const struct CMUnitTest tests[] = { cmocka_unit_test(test_content_and_calls), cmocka_unit_test(test_arguments),
+                                        cmocka_unit_test(test_again), cmocka_unit_test(test_bound) };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
