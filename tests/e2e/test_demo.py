@@ -470,7 +470,9 @@ def interrupts():
 
 class Server:
     def __init__(self, *args):
-        self.child = subprocess.Popen([SKIFF, "serve", *args], stderr=subprocess.PIPE)
+        # AddressSanitizer keeps freed memory for a while: little of it, since resident memory is checked
+        self.child = subprocess.Popen([SKIFF, "serve", *args], stderr=subprocess.PIPE,
+                                      env={**os.environ, "ASAN_OPTIONS": "quarantine_size_mb=8:" + os.environ.get("ASAN_OPTIONS", "")})
         self.lines, self.url = [], None
         for raw in self.child.stderr:
             line = raw.decode()

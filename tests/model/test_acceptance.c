@@ -169,7 +169,7 @@ static void test_theta(void **state) {
     draft d = w->p->draft;
     float *freq = xalloc((size_t)(d.cfg.head_dim / 2) * sizeof *freq);
     rope_inv_freq(&(rope_freq){ .theta = 10000.0, .dim = d.cfg.head_dim }, freq);
-    d.inv_freq = freq;
+    d.freq = freq;
     double found = tokens_per_round_of(w, &w->p->target, &d);
     free(freq);
     expect_below(found, "rope theta 10000");
