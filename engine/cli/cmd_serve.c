@@ -43,7 +43,7 @@ static const opt LIST[] = {
       OPT_TEXT_AT(serve_opts, kwargs),
       .help = "defaults for the chat template, for example {\"enable_thinking\": true}" },
     { "no-recall", OPT_SET_AT(serve_opts, no_recall),
-      .help = "do not put reasoning of earlier answers back into histories that come without it" },
+      .help = "take histories as they come: put back neither reasoning nor the spelling of calls" },
     { "no-control-in-content", OPT_SET_AT(serve_opts, guard_content),
       .help = "control tokens in messages of users and tools are ordinary characters" },
     { "strict-params", OPT_SET_AT(serve_opts, strict_params),
