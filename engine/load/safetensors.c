@@ -373,8 +373,9 @@ status safetensors_read(tensor_list *l, str bytes, const char *file, int32_t sha
     size_t start = l->count;
     status r = split_file(&s, bytes);
     if (r == OK) r = read_header(&s, l, shard);
-    if (r == OK) r = check_cover(&s, l->at + start, l->count - start);
-    if (r == OK) r = check_names(&s, l->at + start, l->count - start);
+    tensor *added = l->at ? l->at + start : NULL; /* a header without tensors is a file too */
+    if (r == OK) r = check_cover(&s, added, l->count - start);
+    if (r == OK) r = check_names(&s, added, l->count - start);
     if (r != OK) l->count = start;
     return r;
 }
