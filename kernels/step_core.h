@@ -8,6 +8,7 @@
  * touched. */
 #ifndef KERNELS_STEP_CORE_H
 #define KERNELS_STEP_CORE_H
+#include "engine/base/num.h"
 #include "kernels/accept_core.h"
 #include "kernels/rows.h"
 #include "kernels/tree_core.h"
@@ -16,10 +17,6 @@
 typedef struct step_share {
     int32_t me, of;
 } step_share;
-
-HD static inline int32_t min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
-
-HD static inline int32_t max_i32(int32_t a, int32_t b) { return a > b ? a : b; }
 
 /* v within low .. high; *fault is set when it is not. */
 HD static inline int32_t step_bound(int32_t v, int32_t low, int32_t high, int32_t *fault, step_fault which) {

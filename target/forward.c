@@ -1,9 +1,9 @@
 /* Laguna's forward pass (Hugging Face transformers, models/laguna), one op call a line of the equations. */
 #include "target/target.h"
 
-#include <math.h>
+#include "engine/base/num.h"
 
-static int32_t max_i32(int32_t a, int32_t b) { return a > b ? a : b; }
+#include <math.h>
 
 static int32_t gate_cols(const target_config *c, int32_t heads) {
     return c->gate_per_element ? heads * c->head_dim : heads;

@@ -1,6 +1,7 @@
 /* engine/cli/bench.h - the kinds of "skiff bench", and what they share. */
 #ifndef ENGINE_CLI_BENCH_H
 #define ENGINE_CLI_BENCH_H
+#include <jansson.h>
 #include "engine/cli/model_opts.h"
 #include "engine/cli/prompts.h"
 
@@ -27,6 +28,8 @@ status bench_open(const bench_opts *o, pair *p, prompt_set *ps, err *e);
 void bench_text(const prompt_set *ps, size_t first, int32_t *ids, int32_t n);
 /* Members of a JSON object that say where numbers come from: cpu, compiler, isa, threads. */
 void bench_machine(buf *out, const pair *p);
+/* Writes root to the file and drops it. NULL (numbers that JSON does not have): ERR_FAULT. */
+status bench_write_json(json_t *root, const char *path, err *e);
 
 /* Settings of speculation against plain decoding, by class of prompt; what passes cost. ERR_FAULT when two settings do
  * not give the same tokens. */

@@ -1,12 +1,10 @@
 /* skiff bench device: what ops and steps take on a GPU, with made-up weights in the shapes of Laguna S 2.1. */
 #include "engine/cli/bench.h"
-#include "engine/base/file.h"
 #include "engine/core/pair.h"
 #include "engine/core/rig.h"
 
 #include <jansson.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 enum { ROWS = 3, WIDTHS = 4, CONTEXT = 4096, CONTEXT_MAX = 1 << 20, CONTEXT_SIMULATED = 100, DEVICES_MAX = 64 };
 static const int32_t op_rows[ROWS] = { 1, 8, 32 }, width[WIDTHS] = { 2, 4, 8, 16 };
@@ -115,15 +113,7 @@ static status write_json(const rig *r, const results *x, const char *path, err *
                   rig_shape(r)->name, "layers", x->layers, "layers_of_model", x->layers_all, "weight_bytes",
                   (json_int_t)x->weights, "context", x->context, "copy_gbs", x->copy * 1e-9, "ops", ops_json(x),
                   "steps", steps_json(x), "prefill_256_ms", x->prefill_ms);
-    char *text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
-    json_decref(root);
-    if (!text) return err_set(e, ERR_FAULT, "%s: the results cannot be written as JSON", path);
-    buf b = { 0 };
-    buf_printf(&b, "%s\n", text);
-    free(text);
-    status s = file_write_atomic(path, buf_view(&b), e);
-    buf_free(&b);
-    return s;
+    return bench_write_json(root, path, e);
 }
 
 /* Without --context: the usual, or what a simulation can manage. */

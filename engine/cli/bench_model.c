@@ -1,14 +1,12 @@
 /* skiff bench model: what steps would take on GPU cards, estimated from the sizes of a pair. Nothing runs, and no
  * weights are needed. */
 #include "engine/cli/bench.h"
-#include "engine/base/file.h"
 #include "engine/core/card.h"
 #include "engine/core/pair.h"
 
 #include <jansson.h>
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 enum {
     CONTEXTS_MAX = 3,
@@ -288,15 +286,7 @@ static json_t *estimate_json(const estimate *a) {
 
 static status write_json(const estimate *a, const char *path, err *e) {
     json_t *root = estimate_json(a);
-    char *text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
-    json_decref(root);
-    if (!text) return err_set(e, ERR_FAULT, "%s: the estimates cannot be written as JSON", path);
-    buf b = { 0 };
-    buf_printf(&b, "%s\n", text);
-    free(text);
-    status s = file_write_atomic(path, buf_view(&b), e);
-    buf_free(&b);
-    return s;
+    return bench_write_json(root, path, e);
 }
 
 status bench_model(const bench_opts *o, err *e) {

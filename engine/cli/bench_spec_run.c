@@ -2,6 +2,7 @@
 #include "engine/cli/bench_spec.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/num.h"
 #include "engine/core/calibrate.h"
 
 const spec_setting spec_settings[SPEC_SETTINGS] = {
@@ -19,8 +20,6 @@ const spec_setting spec_settings[SPEC_SETTINGS] = {
     [SET_AUTO_DRAFT] = { "auto dflash", SPEC_AUTO, 0, 0, true, false },
     [SET_AUTO] = { "auto", SPEC_AUTO, 0, 0, true, true },
 };
-
-static int32_t min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
 
 static int32_t draft_most(const spec_bench *b) { return b->pair.has_draft ? b->pair.draft.cfg.block_size - 1 : 0; }
 

@@ -260,6 +260,18 @@ void bench_machine(buf *out, const pair *p) {
     buf_printf(out, ",\"compiler\":\"gcc %s\",\"isa\":\"%s\",\"threads\":%d", __VERSION__, p->where, p->lanes);
 }
 
+status bench_write_json(json_t *root, const char *path, err *e) {
+    char *text = json_dumps(root, JSON_INDENT(1) | JSON_REAL_PRECISION(9));
+    json_decref(root);
+    if (!text) return err_set(e, ERR_FAULT, "%s: the results cannot be written as JSON", path);
+    buf b = { 0 };
+    buf_printf(&b, "%s\n", text);
+    free(text);
+    status s = file_write_atomic(path, buf_view(&b), e);
+    buf_free(&b);
+    return s;
+}
+
 static status write_json(const pair *p, const results *r, int32_t k, int32_t tree, const char *path, err *e) {
     buf b = { 0 };
     buf_byte(&b, '{');

@@ -2,6 +2,7 @@
 
 #include "engine/base/clock.h"
 #include "engine/base/mem.h"
+#include "engine/base/num.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -38,8 +39,6 @@ struct constraint {
     uint32_t *scratch;  /* [words] */
     int64_t ns;
 };
-
-static int32_t min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
 
 static void set(uint32_t *bits, int32_t token) { bits[token / 32] |= 1u << token % 32; }
 

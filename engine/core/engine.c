@@ -3,6 +3,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/base/mem.h"
+#include "engine/base/num.h"
 #include "engine/base/thread.h"
 #include "engine/core/calibrate.h"
 #include "engine/core/fingerprint.h"
@@ -51,8 +52,6 @@ static void loading(void *arg, float fraction) {
     if (en->opt.backend == BACKEND_CUDA) fraction = en->is_sending ? 0.25f + 0.75f * fraction : 0.25f * fraction;
     atomic_store(&en->permille, (int)(fraction * 900.0f)); /* the rest is recording and the self-test */
 }
-
-static int32_t min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
 
 static bool is_drafting(const engine *en) { return en->pair.has_draft && (en->opt.proposers & PROPOSE_DRAFT); }
 

@@ -3,6 +3,7 @@
 #include "engine/core/generate.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/num.h"
 #include "engine/core/constraint.h"
 #include "engine/core/pair.h"
 #include "engine/core/propose.h"
@@ -27,8 +28,6 @@ typedef struct run {
     gen_done why;
     int64_t mark; /* end of the last step or event: where the next interval starts */
 } run;
-
-static int32_t min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
 
 static gen_event event(const run *r, gen_event_kind kind) {
     return (gen_event){ .kind = kind, .id = r->tr->id, .user = r->tr->rq.user };

@@ -1,6 +1,6 @@
 #include "engine/core/prefix.h"
 
-static int32_t min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
+#include "engine/base/num.h"
 
 static int32_t common_prefix(const prefix_line *l, const int32_t *token, int32_t n) {
     int32_t most = min_i32(l->n, n), i = 0;

@@ -1,10 +1,9 @@
 #include "engine/core/propose.h"
 
 #include "engine/base/clock.h"
+#include "engine/base/num.h"
 
 #include <math.h>
-
-static int32_t min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
 
 const char *spec_reason_name(spec_reason r) {
     static const char *const NAME[SPEC_REASONS] = { "fixed", "plain", "draft", "lookup", "probe", "clock" };

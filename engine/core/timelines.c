@@ -1,6 +1,7 @@
 #include "engine/core/timelines_int.h"
 
 #include "engine/base/mem.h"
+#include "engine/base/num.h"
 #include "kernels/kv_image.h"
 #include "kernels/memory.h"
 
@@ -9,9 +10,6 @@
 
 /* A tail that is shorter than this is overwritten rather than kept by a fork: the answer that is asked for again. */
 enum { FORK_TAIL = 512 };
-
-static int32_t min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
-static int32_t max_i32(int32_t a, int32_t b) { return a > b ? a : b; }
 
 /* ---- rings ---- */
 

@@ -3,6 +3,7 @@
 #include "engine/base/clock.h"
 #include "engine/base/log.h"
 #include "engine/base/mem.h"
+#include "engine/base/num.h"
 #include "engine/core/cache_dir.h"
 #include "engine/core/timelines_int.h"
 #include "kernels/kv_image.h"
@@ -12,8 +13,6 @@
 #include <string.h>
 
 enum { WORTH_SAVING = 64 }; /* tokens: fewer are computed sooner than read */
-
-static int32_t min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
 
 /* ---- sizes ---- */
 

@@ -1,8 +1,8 @@
 #include "engine/core/turn.h"
 
-#include <string.h>
+#include "engine/base/num.h"
 
-static int32_t min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
+#include <string.h>
 
 int32_t turn_begin(turn *t, const int32_t *prompt, int32_t n, bool reuse) {
     t->prompt = prompt, t->n = n;

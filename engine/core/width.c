@@ -1,5 +1,7 @@
 #include "engine/core/width.h"
 
+#include "engine/base/num.h"
+
 #include <math.h>
 #include <string.h>
 
@@ -21,7 +23,6 @@ enum { PROBE_LAG = 128, PROBE_GAP = 16, PROBE_ROW = 6 }; /* tokens between probe
 static const int64_t STALE_NS = 60000000000LL;
 static const float CATCH_UP_SPREAD = 1.0f / 8.0f; /* rounds over which a catch-up is paid back */
 
-static int32_t min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
 static float clamp(float x, float lo, float hi) { return x < lo ? lo : x > hi ? hi : x; }
 
 /* ---- cost ---- */

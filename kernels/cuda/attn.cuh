@@ -115,14 +115,6 @@ __device__ __forceinline__ attn_row attn_row_of(const attn_args &a, int32_t r) {
     return row;
 }
 
-__device__ __forceinline__ int32_t warp_max_i32(int32_t v) {
-    for (int m = WARP / 2; m; m /= 2) {
-        int32_t w = warp_xor(v, m);
-        v = w > v ? w : v;
-    }
-    return v;
-}
-
 /* Into shared memory, where it takes no registers. n is 0 when none of its rows lives. */
 template <class P> __device__ __forceinline__ void attn_find(const attention_args &k, attn_shared<P> *sh) {
     attn_group t;
@@ -138,11 +130,11 @@ template <class P> __device__ __forceinline__ void attn_find(const attention_arg
     if (t.n < 0) t.n = 0;
     bool mine = lane_id() < t.n;
     attn_row row = attn_row_of(k.a, mine ? t.from + lane_id() : 0);
-    t.first_max = warp_max_i32(mine ? row.first : 0);
-    t.last_max = warp_max_i32(mine ? row.last : 0);
-    t.first_min = -warp_max_i32(mine ? -row.first : -INT32_MAX);
-    t.last_min = -warp_max_i32(mine ? -row.last : -INT32_MAX);
-    t.run = warp_max_i32(mine ? row.run : 1);
+    t.first_max = warp_max(mine ? row.first : 0);
+    t.last_max = warp_max(mine ? row.last : 0);
+    t.first_min = -warp_max(mine ? -row.first : -INT32_MAX);
+    t.last_min = -warp_max(mine ? -row.last : -INT32_MAX);
+    t.run = warp_max(mine ? row.run : 1);
     if (warp_id() == 0 && mine) sh->see[lane_id()] = row;
     if (threadIdx.x == 0) sh->group = t;
     block_sync();

@@ -79,10 +79,7 @@ __device__ __forceinline__ void block_product(const product_rows &in, const pack
         float acc[TM][RG][4];
         clear(acc);
         rows_type rows = lane_rows<RG>(in, first + at, here, s->scale, (const rows_type *)nullptr);
-        if (w.mxfp4)
-            multiply<true>(acc, tile, tiles, groups, from, to, rows);
-        else
-            multiply<false>(acc, tile, tiles, groups, from, to, rows);
+        multiply_by(w, acc, tile, tiles, groups, from, to, rows);
 #pragma unroll
         for (int r = 0; r < RG; r++) {
             if (r >= groups) break;

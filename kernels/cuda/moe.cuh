@@ -88,7 +88,7 @@ template <int RG, bool NORMED> __global__ void __launch_bounds__(PRODUCT_WARPS *
 /* The chosen experts of all live rows, in shared memory. */
 typedef struct expert_list {
     uint32_t chosen[EXPERTS_MAX / 32]; /* a bit for every expert */
-    int32_t expert, rows;              /* of find_expert */
+    int32_t rows;                      /* of block_find_pairs */
 } expert_list;
 
 __device__ __forceinline__ void mark_chosen(const view &id, int32_t n, int32_t experts, expert_list *l) {
@@ -101,7 +101,9 @@ __device__ __forceinline__ void mark_chosen(const view &id, int32_t n, int32_t e
     block_sync();
 }
 
-/* The expert with `rank` chosen ones before it; -1: there is none. */
+constexpr int32_t NO_EXPERT = -1;
+
+/* The expert with `rank` chosen ones before it; NO_EXPERT: there is none. */
 __device__ __forceinline__ int32_t expert_of_rank(const expert_list *l, int32_t rank) {
     for (int32_t i = 0; i < EXPERTS_MAX / 32; i++) {
         uint32_t bits = l->chosen[i];
@@ -113,7 +115,7 @@ __device__ __forceinline__ int32_t expert_of_rank(const expert_list *l, int32_t 
         while (rank--) bits &= bits - 1;
         return i * 32 + lowest_bit(bits);
     }
-    return -1;
+    return NO_EXPERT;
 }
 
 /* The pairs (row, slot) that chose an expert, rows rising, as row * cols + slot to `pair`; returns their number. For a
@@ -131,6 +133,27 @@ __device__ __forceinline__ int32_t warp_find_rows(const view &id, int32_t from, 
     }
     warp_sync();
     return found;
+}
+
+/* The pairs of an entry to `pair`, their number to l->rows: of the chosen expert with that rank, which is returned, or
+ * every row of a shared one. NO_EXPERT: the entry is beyond the chosen ones. For a block. */
+__device__ __forceinline__ int32_t block_find_pairs(const view &id, int32_t n, int32_t experts, int32_t entry,
+                                                    bool shared, expert_list *l, int16_t *pair) {
+    int32_t expert = 0;
+    if (shared) {
+        for (int32_t i = (int32_t)threadIdx.x; i < n; i += (int32_t)blockDim.x) pair[i] = (int16_t)i;
+        if (threadIdx.x == 0) l->rows = n;
+    } else {
+        mark_chosen(id, n, experts, l);
+        expert = expert_of_rank(l, entry);
+        if (expert == NO_EXPERT) return NO_EXPERT;
+        if (warp_id() == 0) {
+            int32_t rows = warp_find_rows(id, 0, n, expert, pair);
+            if (lane_id() == 0) l->rows = rows;
+        }
+    }
+    block_sync();
+    return expert;
 }
 
 /* --- up --- */
@@ -190,20 +213,9 @@ __global__ void __launch_bounds__(PRODUCT_WARPS *WARP, 1) moe_up_kernel(moe_up_j
     int32_t n = *job.in.live.n;
     int32_t stride = shared ? 1 : cols; /* what a pair's row is multiplied with */
     packed gate = job.shared_gate, up = job.shared_up;
-    if (shared) {
-        for (int32_t i = (int32_t)threadIdx.x; i < n; i += (int32_t)blockDim.x) s->pair[i] = (int16_t)i;
-        if (threadIdx.x == 0) s->list.rows = n;
-    } else {
-        mark_chosen(job.id, n, job.experts, &s->list);
-        int32_t expert = expert_of_rank(&s->list, entry);
-        if (expert < 0) return;
-        gate = slab_at(job.gate, expert), up = slab_at(job.up, expert);
-        if (warp_id() == 0) {
-            int32_t rows = warp_find_rows(job.id, 0, n, expert, s->pair);
-            if (lane_id() == 0) s->list.rows = rows;
-        }
-    }
-    block_sync();
+    int32_t expert = block_find_pairs(job.id, n, job.experts, entry, shared, &s->list, s->pair);
+    if (expert == NO_EXPERT) return;
+    if (!shared) gate = slab_at(job.gate, expert), up = slab_at(job.up, expert);
     int32_t tiles = pack_tiles(gate.n) - at;
     if (tiles <= 0) return;
     if (tiles > T) tiles = T;
@@ -229,10 +241,7 @@ __global__ void __launch_bounds__(PRODUCT_WARPS *WARP, 1) moe_up_kernel(moe_up_j
         float acc[2 * T][RG][4];
         clear(acc);
         rows_type rows = pair_rows<RG>(job.in, pair, stride, here, s->product.scale, (const rows_type *)nullptr);
-        if (gate.mxfp4)
-            multiply<true>(acc, tile, 2 * tiles, groups, from, to, rows);
-        else
-            multiply<false>(acc, tile, 2 * tiles, groups, from, to, rows);
+        multiply_by(gate, acc, tile, 2 * tiles, groups, from, to, rows);
 #pragma unroll
         for (int r = 0; r < RG; r++) {
             if (r >= groups) break;
@@ -351,10 +360,7 @@ template <int RG> __global__ void __launch_bounds__(DOWN_WARPS *WARP, 1) moe_dow
         float acc[1][RG][4];
         clear(acc);
         plain_rows<RG> in = hidden_rows<RG>(job.h, pair, cols, rows, part < 0, w.k);
-        if (w.mxfp4)
-            multiply<true>(acc, tile, 1, (rows + 7) / 8, from, to, in);
-        else
-            multiply<false>(acc, tile, 1, (rows + 7) / 8, from, to, in);
+        multiply_by(w, acc, tile, 1, (rows + 7) / 8, from, to, in);
         int g = lane_id() / 4, q = lane_id() % 4;
 #pragma unroll
         for (int r = 0; r < RG; r++) {
@@ -388,20 +394,9 @@ __global__ void __launch_bounds__(PRODUCT_WARPS *WARP, 1) moe_down_wide_kernel(m
     grid_wait();
     int32_t n = *job.live.n;
     packed w = job.shared_down;
-    if (shared) {
-        for (int32_t i = (int32_t)threadIdx.x; i < n; i += (int32_t)blockDim.x) s->pair[i] = (int16_t)i;
-        if (threadIdx.x == 0) s->list.rows = n;
-    } else {
-        mark_chosen(job.id, n, job.experts, &s->list);
-        int32_t expert = expert_of_rank(&s->list, entry);
-        if (expert < 0) return;
-        w = slab_at(job.down, expert);
-        if (warp_id() == 0) {
-            int32_t rows = warp_find_rows(job.id, 0, n, expert, s->pair);
-            if (lane_id() == 0) s->list.rows = rows;
-        }
-    }
-    block_sync();
+    int32_t expert = block_find_pairs(job.id, n, job.experts, entry, shared, &s->list, s->pair);
+    if (expert == NO_EXPERT) return;
+    if (!shared) w = slab_at(job.down, expert);
     if (tile_number >= pack_tiles(job.x.cols)) return;
     int32_t from = 0, to = pack_blocks(w.k), rows = s->list.rows;
     if (shared) shared_part(to, entry - routed, &from, &to);
@@ -412,10 +407,7 @@ __global__ void __launch_bounds__(PRODUCT_WARPS *WARP, 1) moe_down_wide_kernel(m
         float acc[1][RG][4];
         clear(acc);
         plain_rows<RG> in = hidden_rows<RG>(job.h, pair, cols, here, shared, w.k);
-        if (w.mxfp4)
-            multiply<true>(acc, tile, 1, (here + 7) / 8, from, to, in);
-        else
-            multiply<false>(acc, tile, 1, (here + 7) / 8, from, to, in);
+        multiply_by(w, acc, tile, 1, (here + 7) / 8, from, to, in);
         int g = lane_id() / 4, q = lane_id() % 4;
 #pragma unroll
         for (int r = 0; r < RG; r++) {

@@ -136,9 +136,9 @@ __device__ __forceinline__ float warp_sum(float v) {
     for (int m = WARP / 2; m; m /= 2) v += warp_xor(v, m);
     return v;
 }
-__device__ __forceinline__ float warp_max(float v) {
+template <class T> __device__ __forceinline__ T warp_max(T v) {
     for (int m = WARP / 2; m; m /= 2) {
-        float w = warp_xor(v, m);
+        T w = warp_xor(v, m);
         v = w > v ? w : v;
     }
     return v;

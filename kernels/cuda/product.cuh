@@ -168,6 +168,16 @@ __device__ __forceinline__ void multiply(float (&acc)[TM][RG][4], const tile_at 
     }
 }
 
+/* For a matrix of either type. */
+template <int TM, int RG, class Rows>
+__device__ __forceinline__ void multiply_by(const packed &w, float (&acc)[TM][RG][4], const tile_at (&tile)[TM],
+                                            int tiles, int groups, int32_t from, int32_t to, const Rows &rows) {
+    if (w.mxfp4)
+        multiply<true>(acc, tile, tiles, groups, from, to, rows);
+    else
+        multiply<false>(acc, tile, tiles, groups, from, to, rows);
+}
+
 template <int TM, int RG> __device__ __forceinline__ void clear(float (&acc)[TM][RG][4]) {
 #pragma unroll
     for (int m = 0; m < TM; m++)

@@ -1,24 +1,8 @@
 /* Texts through the tokenizer of the demo model: there and back, the pieces, and a stream of broken bytes. */
-#include "engine/base/file.h"
-#include "engine/base/log.h"
 #include "engine/base/utf8.h"
 #include "engine/text/text.h"
+#include "tests/fuzz/demo.h"
 #include "tests/fuzz/fuzz.h"
-
-enum { IDS = 4096 };
-
-static const text_model *demo(void) {
-    static text_model *tm;
-    buf json = { 0 };
-    err e;
-    if (tm) return tm;
-    log_set_level(LOG_ERROR);
-    CHECK(file_read(&json, "target/demo/tokenizer.json", 1 << 24, &e) == OK);
-    const text_files files = { .tokenizer = buf_view(&json), .generation_config = STR("{\"eos_token_id\": [2, 24]}") };
-    CHECK(text_model_open(&tm, &files, IDS, &e) == OK);
-    buf_free(&json);
-    return tm;
-}
 
 static void keep(void *ctx, str piece) {
     CHECK(piece.n > 0);
@@ -58,8 +42,8 @@ static void check_decoder(str bytes) {
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     str text = { (const char *)data, n };
-    check_encode(demo(), text, true);
-    check_encode(demo(), text, false);
+    check_encode(demo_text(), text, true);
+    check_encode(demo_text(), text, false);
     check_decoder(text);
     return 0;
 }

@@ -1,27 +1,13 @@
 /* An answer of the demo model: a byte of options, stop strings up to an empty one, then tokens of two bytes. */
-#include "engine/base/file.h"
-#include "engine/base/log.h"
 #include "engine/base/utf8.h"
 #include "engine/core/reply.h"
+#include "tests/fuzz/demo.h"
 #include "tests/fuzz/fuzz.h"
 #include "tests/fuzz/parts.h"
 
 #include <jansson.h>
 
-enum { IDS = 4096, STOPS_MAX = 16 };
-
-static const text_model *demo(void) {
-    static text_model *tm;
-    buf json = { 0 };
-    err e;
-    if (tm) return tm;
-    log_set_level(LOG_ERROR);
-    CHECK(file_read(&json, "target/demo/tokenizer.json", 1 << 24, &e) == OK);
-    const text_files files = { .tokenizer = buf_view(&json), .generation_config = STR("{\"eos_token_id\": [2, 24]}") };
-    CHECK(text_model_open(&tm, &files, IDS, &e) == OK);
-    buf_free(&json);
-    return tm;
-}
+enum { STOPS_MAX = 16 };
 
 static bool holds(str text, const str *stops, size_t n) {
     for (size_t i = 0; i < n; i++)
@@ -69,10 +55,10 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
     if (data[0] & 8) opt.tools = TOOLS, opt.n_tools = sizeof TOOLS / sizeof *TOOLS;
     left = str_from(left, 1);
     while ((stop = part_take(&left)).n && opt.n_stop < STOPS_MAX) stops[opt.n_stop++] = stop;
-    reply *r = reply_new(demo(), &opt);
+    reply *r = reply_new(demo_text(), &opt);
     reply_state state = REPLY_GOES_ON;
     for (; state == REPLY_GOES_ON && left.n >= 2; left = str_from(left, 2)) {
-        state = reply_push(r, ((uint8_t)left.p[0] | (uint8_t)left.p[1] << 8) % IDS, &out);
+        state = reply_push(r, ((uint8_t)left.p[0] | (uint8_t)left.p[1] << 8) % DEMO_IDS, &out);
         hear(&h, &out);
     }
     if (state == REPLY_GOES_ON) reply_finish(r, data[0] & 32, &out);

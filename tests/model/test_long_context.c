@@ -2,6 +2,7 @@
  * that nobody computed. Most of the page table names the same few pages, so that a million rows take little memory. */
 #include "tests/model/tiny_fixture.h"
 
+#include "engine/base/num.h"
 #include "engine/core/turn.h"
 
 enum {
@@ -109,8 +110,6 @@ static const step_out *plain(world *w, int32_t have, int32_t most) {
     (void)have, (void)most;
     return steps_plain(w->p.steps);
 }
-
-static int32_t min_i32(int32_t a, int32_t b) { return a < b ? a : b; }
 
 static const step_out *drafted(world *w, int32_t have, int32_t most) {
     (void)have;
