@@ -16,6 +16,12 @@ typedef struct str {
 
 static inline str str_of(const char *z) { return (str){ z, z ? strlen(z) : 0 }; }
 static inline bool str_eq(str a, str b) { return a.n == b.n && (a.n == 0 || memcmp(a.p, b.p, a.n) == 0); }
+/* By bytes, which is the order of code points in UTF-8: -1, 0, 1. A text comes behind its own beginnings. */
+static inline int str_order(str a, str b) {
+    size_t n = a.n < b.n ? a.n : b.n;
+    int c = n ? memcmp(a.p, b.p, n) : 0;
+    return c ? (c > 0) - (c < 0) : (a.n > b.n) - (a.n < b.n);
+}
 static inline bool str_starts(str s, str head) { return s.n >= head.n && memcmp(s.p, head.p, head.n) == 0; }
 static inline bool str_ends(str s, str tail) {
     return s.n >= tail.n && memcmp(s.p + s.n - tail.n, tail.p, tail.n) == 0;

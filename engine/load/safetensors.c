@@ -304,9 +304,7 @@ static int compare_places(const void *a, const void *b) {
 }
 
 static int compare_names(const void *a, const void *b) {
-    str x = ((const tensor *)a)->name, y = ((const tensor *)b)->name;
-    int d = memcmp(x.p, y.p, x.n < y.n ? x.n : y.n);
-    return d ? d : (x.n > y.n) - (x.n < y.n);
+    return str_order(((const tensor *)a)->name, ((const tensor *)b)->name);
 }
 
 /* Writers put tensors in order, so that sorting is the exception. */

@@ -46,11 +46,8 @@ void grammar_keep_pattern(grammar *g, pattern *p) {
 /* By text, then by place: qsort alone keeps no order among equals. */
 static int by_text(const void *a, const void *b) {
     const word *x = a, *y = b;
-    size_t n = x->text.n < y->text.n ? x->text.n : y->text.n;
-    int order = n ? memcmp(x->text.p, y->text.p, n) : 0;
-    if (order) return order;
-    if (x->text.n != y->text.n) return x->text.n < y->text.n ? -1 : 1;
-    return (x->lcp > y->lcp) - (x->lcp < y->lcp);
+    int order = str_order(x->text, y->text);
+    return order ? order : (x->lcp > y->lcp) - (x->lcp < y->lcp);
 }
 
 static uint32_t common(str a, str b) {

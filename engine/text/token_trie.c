@@ -7,9 +7,7 @@
 
 static int by_bytes(const void *a, const void *b, void *ctx) {
     const token_trie *t = ctx;
-    str x = trie_bytes(t, *(const int32_t *)a), y = trie_bytes(t, *(const int32_t *)b);
-    int order = memcmp(x.p, y.p, x.n < y.n ? x.n : y.n);
-    return order ? order : (x.n > y.n) - (x.n < y.n);
+    return str_order(trie_bytes(t, *(const int32_t *)a), trie_bytes(t, *(const int32_t *)b));
 }
 
 static void keep_bytes(token_trie *t, const str *bytes) {

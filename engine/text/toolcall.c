@@ -5,7 +5,6 @@
 #include "engine/base/log.h"
 #include "engine/base/mem.h"
 #include "engine/text/toolarg.h"
-#include "engine/text/tools.h"
 #include "engine/text/value.h"
 
 #include <stdlib.h>
@@ -144,9 +143,7 @@ static void tell_name(toolcall *t, parts *out) {
     if (!t->tool) log_info("tools", "the answer calls a tool that was not declared");
 }
 
-static int compare_text(const void *key, const void *item) {
-    return tools_order(*(const str *)key, *(const str *)item);
-}
+static int compare_text(const void *key, const void *item) { return str_order(*(const str *)key, *(const str *)item); }
 
 static bool is_text(const toolcall *t, str key) {
     return t->tool && t->tool->n_texts &&

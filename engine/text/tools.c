@@ -17,12 +17,7 @@ static status refuse(const reader *r, const char *member, const char *expected) 
     return err_set(r->e, ERR_REQUEST, "%s: %s", path, expected);
 }
 
-int tools_order(str a, str b) {
-    int order = a.n && b.n ? memcmp(a.p, b.p, a.n < b.n ? a.n : b.n) : 0;
-    return order ? order : (a.n > b.n) - (a.n < b.n);
-}
-
-static int by_bytes(const void *a, const void *b) { return tools_order(*(const str *)a, *(const str *)b); }
+static int by_bytes(const void *a, const void *b) { return str_order(*(const str *)a, *(const str *)b); }
 
 static bool is_text(const json_t *schema) {
     const json_t *type = json_object_get(schema, "type");

@@ -10,5 +10,4 @@ enum { TOOL_NAME_MAX = 256 }; /* bytes */
  * its schema's "type" is "string" and nothing else. The result lies in mem. ERR_REQUEST "tools[1].function.name: ...";
  * `param` (may be NULL) takes the path alone. */
 status tools_read(arena *mem, const json_t *tools, const reply_tool **out, size_t *n, char param[64], err *e);
-int tools_order(str a, str b); /* by bytes: below, equal to, above 0 */
 #endif

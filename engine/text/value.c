@@ -266,17 +266,11 @@ bool value_equal(value a, value b, value_work *w) {
     return equal;
 }
 
-static int compare_strings(str a, str b) {
-    size_t n = a.n < b.n ? a.n : b.n;
-    int c = n ? memcmp(a.p, b.p, n) : 0; /* byte order of UTF-8 is the order of code points */
-    return c ? (c > 0) - (c < 0) : (a.n > b.n) - (a.n < b.n);
-}
-
 bool value_compare(value a, value b, value_work *w, int *order) {
     if (value_is_number(a) && value_is_number(b)) return compare_numbers(a, b, order);
     if (a.kind != b.kind) return false;
     if (a.kind == VALUE_STR) {
-        *order = compare_strings(a.s, b.s);
+        *order = str_order(a.s, b.s);
         return true;
     }
     if (!value_is_seq(a) || !value_enter(w, 1)) return false;
